@@ -3,11 +3,11 @@
 Usage: spark-submit consume.py RUN_DIR
 
 Each consumer has a Spark task, and all tasks run at once. A task starts its consumer as a process of its own
-(brokerproof.clients). It makes rows of the table `deliveries` from the consumer's record while that grows.
+(brokerproof.clients). It turns the consumer's growing record into rows of the table `deliveries`.
 
-The job ends if the load has finished, the faults are undone, and the clusters report that replication and then every
-subscription is drained. Else it ends at a deadline, with some drains not proven. Each consumer records its end, and the
-job records the clusters' answers about every drain.
+The job ends when the load has finished, the faults are undone, and the clusters report that replication and then every
+subscription has drained. Otherwise it ends at a deadline, and some drains are not proven. Each consumer records its
+end, and the job records the clusters' answers about every drain.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, open_job_run
 from task_problems import end_job, join_problems, leave_end
 
-# Time for the load's warm-up and start, in addition to the phases and the settling.
+# The seconds that the deadline allows for the load's start and warm-up, beyond the phases and the settling.
 _SLACK_S = 360.0
 # A consumer that still runs this many seconds after `ConsumersStop` hangs, and is killed.
 _OVERDUE_S = 60.0
-# After an early end, the job waits this long for the watching thread, because a cluster may not answer it.
+# After an early end, the job waits this many seconds for the watching thread, because a cluster may not answer it.
 _EARLY_JOIN_S = 1.0
 
 
 def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one consumer as a Spark task, and yield rows of the table `deliveries`.
 
-    The consumers wait for each other at `barrier`, by default the Spark task's own.
+    The consumers wait for each other at `barrier`. It is the Spark task's own barrier by default.
     """
     (barrier or BarrierTaskContext.get()).barrier()
     epochs = list_epochs(run, task.client)
@@ -72,7 +72,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 
 
 def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
-    """Return the end of a consumer that left none. Its rows are in the table."""
+    """Return the end of a consumer that left no record of it. The table has the consumer's rows."""
     problem = f"{task.consumer}: its process {how}"
     return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=None, problem=problem, at=clock.now_us())
 
@@ -90,7 +90,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
     observation = make_observation(run)
     settle_s = run.scenario.settle_s
     deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
-    # When both the load and the timeline had ended. The undo of the last fault may bring messages back.
+    # The time by which load and timeline had both ended. The undo of the last fault may bring messages back.
     ended_at: float | None = None
     drains: list[SubscriptionDrain] = []
     behind: list[str] = []
@@ -99,7 +99,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
             ended_at = time.monotonic()
         if ended_at is None and time.monotonic() < deadline:
             continue
-        # Ask about replication first. Else a message could be replicated after its subscription counted as drained.
+        # Ask about replication first, or a message could be replicated after its subscription counted as drained.
         ways = find_replication_drains(run.topology, observation)
         behind = [f"{way.sender} to {way.receiver}" for way in ways if not way.drained]
         drains = observation.find_subscription_drains()
@@ -126,10 +126,10 @@ def _timeline_has_ended(run: Run) -> bool:
 
 
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
-    """Return the drain of a subscription, not proven if replication is still `behind` on some ways."""
+    """Return the drain of a subscription. If replication is still `behind` on some ways, the drain is not proven."""
     if drain.drained and not behind:
         return drain
-    # A message that is replicated after this moment has no consumer any more.
+    # A message that is replicated after this moment has no consumer.
     behind_too = f"; replication had not drained from {', '.join(behind)}" if behind else ""
     why = f"{drain.why}{behind_too}; not drained {settle_s:.0f} s after load and faults had ended"
     return drain.model_copy(update={"drained": False, "why": why})
@@ -147,7 +147,7 @@ def _prove_nothing(run: Run, why: str) -> SubscriptionDrain:
 
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
-    """Consume, and seal `deliveries`. Raises RunError with the consumers' problems, unless the timeline broke."""
+    """Consume, and seal `deliveries`. Raises RunError with the consumers' problems, unless the timeline failed."""
     run = open_job_run(arguments)
     tasks = plan_consumers(run)
     if not tasks:

@@ -3,8 +3,8 @@
 Usage: spark-submit load.py RUN_DIR
 
 Each producer has a Spark task, and all tasks run at once. A task starts its producer as a process of its own
-(brokerproof.clients). It makes rows of the table `publishes` from the producer's record while that grows. Each
-producer records its end, and the job records the end of the whole load.
+(brokerproof.clients). It turns the producer's growing record into rows of the table `publishes`. Each producer records
+its end, and the job records the end of the whole load.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OVERDUE_S = 30.0
 def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one producer as a Spark task, and yield rows of the table `publishes`.
 
-    The producers wait for each other at `barrier`, by default the Spark task's own.
+    The producers wait for each other at `barrier`. It is the Spark task's own barrier by default.
     """
     context = barrier or BarrierTaskContext.get()
     # If Spark repeats the task, earlier epochs have sent messages too.
@@ -69,7 +69,7 @@ def _is_overdue(run: Run) -> bool:
 
 
 def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
-    """Return the end of a producer that left none. Its rows are in the table."""
+    """Return the end of a producer that left no record of it. The table has the producer's rows."""
     return ProducerEnd(
         task=task.number,
         producer=task.producer,
@@ -100,7 +100,7 @@ def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
 
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
-    """Publish, and seal `publishes`. Raises RunError with the producers' problems, unless the timeline broke."""
+    """Publish, and seal `publishes`. Raises RunError with the producers' problems, unless the timeline failed."""
     run = open_job_run(arguments)
     tasks = plan_producers(run)
     for task in tasks:

@@ -2,10 +2,10 @@
 
 Usage: spark-submit read_back.py RUN_DIR
 
-It reads every cluster that messages had to reach. It begins when replication has drained, or at a deadline, and
-records which of the two. The topic is closed first, so that messages come from disks and not from a node's cache.
-Each log has a Spark task, which records how far it was read. A reader skips a part of a log that cannot be read if only
-the log itself can be the cause.
+The job reads every cluster that messages had to reach. It begins when replication has drained or a deadline has passed,
+and records the state of each drain. The topic is closed first, so that messages come from disks and not from a node's
+cache. Each log has a Spark task, which records how far the log was read. A reader skips an unreadable part of a log if
+only the log itself can be the cause.
 """
 
 from __future__ import annotations
@@ -53,27 +53,25 @@ from brokerproof.systems.registry import (
 from spark_session import SparkTasks, open_job_run
 
 _ROWS = 5000
-# A reader is given up if it gets no message for this long before the log's end.
+# A reader is closed if it gets no message for this many seconds before the log's end.
 _STALLED_S = 45.0
 _MONITOR_TIMEOUT_S = 30.0
-# The reading of a log ends at this many unreadable parts. Each of them costs two times `_STALLED_S`.
+# Reading a log ends after this many unreadable parts, because each costs two times `_STALLED_S`.
 _MOST_PARTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadTask:
-    """One log to read, and the number of its Spark task."""
-
     number: int
     log: TopicLog
 
 
 @dataclass(kw_only=True)
 class _Reading:
-    """The progress of reading one log, from which its record is made."""
+    """The progress of reading one log. The log's record is made from it."""
 
     count: int = 0
-    # The last message's position, and the position before which everything was read or is unreadable.
+    # `at` is the last message's position. Everything before `passed` was read or is unreadable.
     at: Position | None = None
     passed: Position | None = None
     unreadable: list[UnreadablePart] = field(default_factory=list)
@@ -95,9 +93,9 @@ def read_log(run: Run, task: ReadTask) -> Batches:
                 yield make_batch("stored", rows, constant)
                 rows = []
     except Exception as error:
-        # If this were raised, Spark would drop the rows of other logs too. The record holds it instead.
+        # The record holds the error, because Spark would drop the rows of other logs too if it were raised.
         reading.problem = f"{type(error).__name__} at {_describe(reading.at)}: {error}"
-        # The rest of the last entry's batch may be missing, so only what is before that entry was passed.
+        # The rest of the last entry's batch may be missing, so only the entries before it were passed.
         reading.passed = reading.at
     finally:
         close_clients(client=clients)
@@ -132,7 +130,7 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
         elif time.monotonic() - progressed <= patience_s:
             continue
         elif not is_second:
-            # Perhaps only this reader hangs. The log is the cause if a second reader hangs at the same position.
+            # The first reader itself may hang. If a second one hangs at the same position, the log may be the cause.
             close_clients(reader=reader)
             reader, progressed, is_second = clients.reader(log.partition, start), time.monotonic(), True
         else:
@@ -157,7 +155,7 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
 
 
 def _is_new(received: Received, reading: _Reading) -> bool:
-    """Return whether a message is behind the last one that was read."""
+    """Return whether a message is behind the last message that was read."""
     if reading.at is None or received.position is None:
         return True
     (*_, index), (*_, last) = received.position, reading.at
@@ -167,8 +165,8 @@ def _is_new(received: Received, reading: _Reading) -> bool:
 def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> UnreadablePart:
     """Return the unreadable part of a log whose reader stopped at `passed`. Reading may go on behind that part.
 
-    Raises BrokerproofError with the reason if something other than the log may be the cause: a fault in force, or a
-    node that is not healthy. It also raises it if the system does not say where parts of a log begin.
+    Raises BrokerproofError with the reason if a fault in force or an unhealthy node may be the cause. The error is also
+    raised if the system does not say where parts of a log begin, or if no part is left.
     """
     observation = make_observation(run)
     if not isinstance(observation, LocatesCopies):
@@ -184,7 +182,7 @@ def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> Un
     left = [part for part in parts if passed is None or not passed.reaches(part[1])]
     if left:
         (start, end), *others = left
-        # If a segment cannot be opened, no reader can begin behind its last entry. So the part ends at the next one.
+        # If a segment cannot be opened, no reader can begin behind its last entry, so this part ends at the next part.
         end = others[0][0] if others else end
         return UnreadablePart(start=max(start[:2], passed[:2] if passed else start[:2]), end=end[:2])
     raise RunError("no part of the log is left to read")
@@ -251,7 +249,7 @@ def _conclude_log(run: Run, task: ReadTask, reading: _Reading) -> LogRead:
 
 
 def _conclude_unread(run: Run, task: ReadTask, why: str) -> LogRead:
-    """Return the record of a log that had no reader, or whose reader left none."""
+    """Return the record of a log that had no reader, or whose reader left no record."""
     return _conclude_log(run, task, _Reading(problem=why)).model_copy(update={"messages": None})
 
 
@@ -278,7 +276,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
     """Close the topic in every cluster that serves reads from a cache, and return the logs to read.
 
-    A log that cannot be read has a `why`.
+    If a log cannot be read, its `why` gives the reason.
     """
     logs = observation.find_logs()
     for cluster in list_clusters_reached(run.topology, run.scenario.workload):
@@ -295,7 +293,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
     observation = make_observation(run)
     await_replication(run, observation)
     started_at = clock.now_us()
-    # The topic is closed while Java starts, which takes some seconds.
+    # Java takes some seconds to start. The topic is closed in that time.
     with ThreadPoolExecutor(max_workers=1) as pool:
         closing = pool.submit(close_topic, run, observation, make_administration(run))
         spark = start("read_back")
@@ -329,7 +327,7 @@ def await_observations(run: Run) -> None:
             what="the monitor to write its samples down",
         )
     except DeadlineError as error:
-        # A monitor that died leaves a gap in the samples, which is measured and judged.
+        # If the monitor died, the gap in its samples is measured and judged.
         print(error, file=sys.stderr)
 
 

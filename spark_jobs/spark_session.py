@@ -1,4 +1,4 @@
-"""The use of Spark that the jobs share: a session, tasks that run side by side, and rows for a run's tables."""
+"""The parts of Spark that the jobs share: a session, tasks that run side by side, and rows for a run's tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def run_tasks(
 ) -> None:
     """Run `work` as one Spark task for each of `tasks`, and append the rows that it yields to a table of the run.
 
-    With `at_once`, no task starts before Spark has a slot for each, and too few slots are an immediate error.
+    If `at_once`, no task starts before Spark has a slot for every task. If there are too few slots, Spark raises an
+    error at once.
     """
     directory, schema = run.directory, from_arrow_schema(SCHEMAS[table])
 
@@ -63,7 +64,6 @@ class SparkTasks:
         *,
         at_once: bool = False,
     ) -> None:
-        """Run tasks like `run_tasks`."""
         run_tasks(self._session, run, table, tasks, work, at_once=at_once)
 
     def stop(self) -> None:
@@ -71,7 +71,7 @@ class SparkTasks:
 
 
 def open_job_run(arguments: Sequence[str] | None = None) -> Run:
-    """Return the run whose directory is the job's first argument. Raises SystemExit with the reason if it is none."""
+    """Return the run whose directory is the job's first argument, or raise SystemExit with the reason."""
     directories = sys.argv[1:] if arguments is None else arguments
     if not directories:
         raise SystemExit(f"usage: {sys.argv[0]} RUN_DIR")

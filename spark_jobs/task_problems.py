@@ -1,4 +1,4 @@
-"""How the problems of a job's tasks reach the job, so that the rows that the tasks recorded are not lost."""
+"""Passes the problems of tasks on to their job without losing the rows that the tasks recorded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from brokerproof.run.records import EarlyEnd, PhaseTimes, read_record, write_rec
 
 
 def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Callable[[], End]) -> None:
-    """Ensure that a record of the client's end exists; `make_end` makes it if the client left none.
+    """Ensure that the client's end is recorded. `make_end` makes the record if the client left none.
 
-    Raises RunError with the end's problem if `raise_before_steady` does.
+    Raises RunError like `raise_before_steady`, with the end's problem.
     """
     end = read_end(run, kind, number, epoch) or make_end()
     raise_before_steady(run, end.problem)
@@ -21,20 +21,20 @@ def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Call
 
 
 def raise_before_steady(run: Run, problem: str | None) -> None:
-    """Raise RunError with a task's problem if the load is not steady yet, unless the timeline broke.
+    """Raise RunError with a task's problem if the load is not steady yet, unless the timeline failed.
 
-    If a task raises, Spark drops the rows of all tasks of the job, and they must come from the clients' records. Before
-    the load is steady no row matters, so the job fails at once. If the timeline broke, it told the task to end, so that
-    the problem is not the task's own.
+    If a task raises an error, Spark drops the rows of all tasks of the job, and the rows must come from the clients'
+    records instead. Before the load is steady no row matters, so the job fails at once. If the timeline failed, it made
+    the task end, so the problem is not the task's own.
     """
     if problem is not None and read_record(run, PhaseTimes) is None and read_record(run, EarlyEnd) is None:
         raise RunError(problem)
 
 
 def end_job(run: Run, problem: str) -> None:
-    """End a job whose tasks are done. Raises RunError with `problem` unless it is empty or the timeline broke.
+    """End a job whose tasks are done. Raises RunError with `problem` unless it is empty or the timeline failed.
 
-    If the timeline broke, it told the tasks to end early. The problem is then only printed, because the timeline's own
+    If the timeline failed, it made the tasks end early. Then the problem is only printed, because the timeline's own
     step has the reason.
     """
     early = read_record(run, EarlyEnd)
@@ -45,5 +45,5 @@ def end_job(run: Run, problem: str) -> None:
 
 
 def join_problems(problems: Iterable[str | None]) -> str:
-    """Return the problems of a job's tasks in one line, each once; empty if there are none."""
+    """Return the different problems of a job's tasks in one line; empty if there are none."""
     return "; ".join(dict.fromkeys(problem for problem in problems if problem))

@@ -1,8 +1,8 @@
 """Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]… [--suite NAME]…`.
 
-It needs no cluster, only the run's directory. It writes state/judgement.json. If judging failed, it writes
-state/judging_failure.json with the reason, but not if the directory is no run or the tables were deleted. The exit
-status is 0 if the run was judged, with any verdict, else 1.
+The job needs only the run's directory, and no cluster. It writes state/judgement.json. If judging failed, it writes
+state/judging_failure.json with the reason. If the directory is no run or its tables were deleted, it writes neither.
+The exit status is 0 if the run was judged, with any verdict, and 1 otherwise.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # An earlier judgement is kept, because the run cannot be judged without its tables.
         print(f"{run.directory} cannot be judged: {deletion.sentence}", file=sys.stderr)
         return 1
-    # The import takes about 5 s, as does Java's start of the session.
+    # The import and Java's start of the session each take about 5 s, so they run side by side.
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
         from brokerproof.clients.table_recovery import recover_tables

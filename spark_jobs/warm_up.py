@@ -19,7 +19,7 @@ def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _query_like_judging(rows: DataFrame) -> DataFrame:
-    """Group by sort and by hash; use both kinds of window and of join, arrays, structs, times and strings."""
+    """Return a frame that groups by sort and by hash, with windows, joins, arrays, structs, times and strings."""
     grouped = (
         rows.repartition("who")
         .groupBy("who", "number")
@@ -46,7 +46,6 @@ def _query_like_judging(rows: DataFrame) -> DataFrame:
 
 
 def main() -> None:
-    """Run every kind of operation once."""
     spark = SparkSession.builder.appName("brokerproof warm-up").getOrCreate()
     rows = spark.range(8, numPartitions=2).select(
         F.concat(F.lit("p-"), F.col("id") % 2).alias("who"),

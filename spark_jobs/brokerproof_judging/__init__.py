@@ -2,6 +2,6 @@
 
 docs/model.md lists the observations, the assumptions and the claim of each anomaly.
 
-The job verify.py uses it. It reads a run's directory and asks no running system. It must not know Airflow, a runtime
-or a particular messaging system.
+The job verify.py uses this package. The package reads a run's directory and asks no running system. It must not know
+Airflow, a runtime or a particular messaging system.
 """

@@ -1,8 +1,8 @@
 """Compares the rows that each client and each log's reader counted with the rows of its record and of its table.
 
 A difference means that recorded rows are gone, or that a table has rows that no client recorded. The clients' records
-are already removed when a run is judged, so their numbers of rows come from `ClientRecordRead`. A client that ran as
-several processes is a problem even if its numbers agree, because a restart has no defined meaning for the messages.
+are already removed when a run is judged, so their numbers of rows come from `ClientRecordRead`. If several processes
+ran one client, this is a problem even if the numbers agree, because nothing can be claimed about its messages then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from brokerproof_judging.messages.publish_record import PartSummary
 RowsByEpoch = Mapping[int, Mapping[str, int]]
 ClientEnd = ProducerEnd | ConsumerEnd
 
-# By the kind of a client's end: why several processes of the client make claims about messages impossible.
+# By the type of a client's end: why no claim about messages is possible if several processes ran the client.
 _WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
     ProducerEnd: "Each publishes the same messages, so copies and their order may come from Brokerproof itself.",
     ConsumerEnd: "One that was killed may have acknowledged messages that its record lacks.",
@@ -32,7 +32,7 @@ _WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
 
 
 def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str, list[str]]:
-    """Return by table a sentence for each difference and for each client that ran as several processes.
+    """Return, by table, a sentence for each difference and for each client that several processes ran.
 
     A run that was recorded without counts has no differences.
     """
@@ -47,13 +47,11 @@ def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str,
 
 @dataclass(frozen=True, kw_only=True)
 class _Client:
-    """A client of the scenario and its names."""
-
-    # Its name in `RowsByEpoch`, in sentences, and in the run's directory.
+    # The client's name as a key of rows (`who`), in sentences (`label`) and in the run's directory (`client`).
     who: str
     label: str
     client: str
-    # The key of its record of kind `kind`.
+    # The number and the type of the record of the client's end.
     number: int
     kind: type[ProducerEnd] | type[ConsumerEnd]
 
@@ -83,7 +81,7 @@ def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Cou
 def _count_deliveries(run: Run, summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
     """Return by client, then by epoch, the number of deliveries.
 
-    A consumer that the scenario does not have is named after its subscription and cluster.
+    The name of a consumer that the scenario lacks contains its subscription and cluster.
     """
     tasks: dict[tuple[str, str, str], ConsumerTask] = {
         (cluster, task.subscription, task.consumer): task
@@ -121,7 +119,7 @@ def _compare_table(
 
 
 def _name_repeats(client: _Client, epochs: Collection[int]) -> Iterator[str]:
-    # Epochs are numbered from 0. An earlier process may have left no readable record.
+    # Epochs begin at 0. The highest one is used, because an earlier process may have left no readable record.
     processes = max(epochs, default=0) + 1
     if processes > 1:
         why = _WHY_REPEATS_MATTER[client.kind]
@@ -176,7 +174,7 @@ def _compare_logs(run: Run, summaries: Sequence[PartSummary]) -> Iterator[str]:
     try:
         read = read_record(run, LogsRead)
     except RunError:
-        # Evidence names the damaged record, which is no proof about any log.
+        # `Evidence` reports the damaged record and counts no log as read.
         return
     counts = {(log.cluster, log.topic, log.partition): log.messages for log in (read.logs if read else ())}
     if all(count is None for count in counts.values()):

@@ -17,7 +17,7 @@ def conclude(
     suites: Mapping[str, SuiteJudgement],
     instrument: Instrument = WHOLE,
 ) -> tuple[Verdict, str]:
-    """Return the verdict on the whole run, and one sentence that gives its reason.
+    """Return the verdict on the whole run, and a sentence with the reason.
 
     `problems` are the gaps in the evidence, including the problems of the instrument. Without publishes the verdict is
     `no_data`, but only if the instrument was whole.
@@ -31,7 +31,7 @@ def conclude(
         return verdict, f"All that was promised held for {total}."
     reasons = [f"{name}: {suite.why}" for name, suite in suites.items() if suite.verdict is verdict]
     if verdict is Verdict.UNKNOWN:
-        # The problems of a broken instrument are reason enough. The judgement still lists the gaps that they caused.
+        # If the instrument is broken, its problems are the reason. The judgement lists the gaps that they caused.
         reasons = [*problems, *reasons] if instrument.is_whole else list(instrument.problems or problems) or reasons
         reasons.append(f"what is proven nevertheless: {_describe_proven(counts, suites, instrument)}")
     elif verdict is Verdict.FAILED and problems:

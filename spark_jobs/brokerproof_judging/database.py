@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from brokerproof.run.tables import Batches
 
-# DuckDB's memory in one task. The rows that Arrow holds come on top.
+# The limit of DuckDB's memory in one task. Arrow's rows are not included.
 _MEMORY = "1GB"
 _ROWS_A_BATCH = 50_000
 
@@ -27,7 +27,7 @@ DuckDB = duckdb.DuckDBPyConnection
 
 @contextmanager
 def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
-    """Open an empty database. Data beyond `memory`, such as `1GB`, is in a temporary directory until it is closed."""
+    """Open an empty database. Data beyond `memory`, such as `1GB`, goes to a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
         # One thread: Spark already runs one task for each core.
         config = {"threads": "1", "memory_limit": memory, "preserve_insertion_order": "false", "temp_directory": spill}
@@ -39,11 +39,11 @@ def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
 
 
 def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schema) -> None:
-    """Create the table `name` from `batches`. If there are none, the table is empty and has `schema`."""
+    """Create the table `name` from `batches`. Without batches, the table is empty and has `schema`."""
     first = next(batches, None)
 
     def all_batches() -> Batches:
-        # Asked again after its end, the iterator of an empty Parquet file fails.
+        # The iterator of an empty Parquet file fails if it is asked again after its end.
         if first is not None:
             yield first
             yield from batches
@@ -55,7 +55,6 @@ def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schem
 
 
 def register_tables(connection: DuckDB, tables: Mapping[str, pa.Table]) -> None:
-    """Make small tables available to queries under their names."""
     for name, table in tables.items():
         connection.register(name, table)
 
@@ -84,14 +83,14 @@ def select_batches(connection: DuckDB, query: str) -> Batches:
 
 
 def select_rows(connection: DuckDB, query: str) -> list[dict[str, Any]]:
-    """Return all rows of a query, which must have few."""
+    """Return all rows of a query that has few."""
     return [row for batch in select_batches(connection, query) for row in batch.to_pylist()]
 
 
 def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -> None:
     """Write a part of a Parquet table, whole or not at all, with its columns in the order of `schema`.
 
-    If Spark runs a task again, its part replaces the part of the first time.
+    If Spark repeats a task, the new part replaces the earlier one.
     """
     filesystem, root = fsspec.url_to_fs(directory)
     filesystem.makedirs(root, exist_ok=True)

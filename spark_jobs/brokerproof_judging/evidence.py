@@ -1,7 +1,7 @@
 """Reads the other jobs' proofs: which logs were read to their end, what drained, and whether faults were undone.
 
 A missing proof never becomes a finding: a message that seems to be missing is then `unproven`, and the verdict is
-`unknown`. A record that breaks its model counts as no proof, but its sentence differs from that of a missing record.
+`unknown`. A damaged record is no proof either, but the reason in its sentence differs from that of a missing record.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ NO_RECORD = Proof(given=False, why="no step left a record of it")
 
 @dataclass(frozen=True, kw_only=True)
 class LogProof(Proof):
-    """Whether a log was read to its end; if not, how far. `unreadable` are the parts that no reader could read.
+    """Whether a log was read to its end. `unreadable` are the parts that no reader could read.
 
-    The reader read everything before `passed` except these parts. `passed` is None if no record says how far it came.
+    Everything before `passed` was read, except these parts. `passed` is None if no record says how far the reader came.
     """
 
     passed: Behind | None = None
@@ -62,14 +62,14 @@ class LogProof(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class DrainProof(Proof):
-    """Whether a subscription drained up to `end`, the end of the log at that time. None means no limit."""
+    """Whether a subscription drained up to `end`, the end of the log at that time. None covers the whole log."""
 
     end: Behind | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationProof(Proof):
-    """Whether replication drained up to `ends`: by partition, the end of the sender's log at that time."""
+    """Whether replication drained up to `ends`, the end of the sender's log at that time, by partition."""
 
     ends: Mapping[int, Behind] = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class ReplicationProof(Proof):
 class RequiredSubscription:
     """A subscription that has to get every message of its cluster.
 
-    If it moved, it does not have to get those again that it got in `moved_from`.
+    A subscription that moved does not have to get a message again that it got in the cluster `moved_from`.
     """
 
     cluster: str
@@ -99,7 +99,7 @@ def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredS
 
 
 def list_replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Return (home, topic, other cluster) for each other cluster that a message published in `home` has to reach."""
+    """Return (home, topic, other cluster) for each other cluster that a message published to `home` has to reach."""
     system = find_system(topology)
     return [
         (home, topic, other)
@@ -124,13 +124,13 @@ def list_workload_logs(run: Run) -> list[LogKey]:
 class Evidence:
     """The proofs that the other jobs left.
 
-    The key of `drains` is (cluster, topic, partition, subscription), that of `replication` (topic, sender, receiver).
+    A key of `drains` is (cluster, topic, partition, subscription). A key of `replication` is (topic, sender, receiver).
     """
 
     logs: Mapping[LogKey, LogProof]
     drains: Mapping[tuple[str, str, int, str], DrainProof]
     replication: Mapping[tuple[str, str, str], ReplicationProof]
-    # The proof of each path that `replication` does not have.
+    # The answer for each path that `replication` lacks.
     without_replication: Proof
     undone: Proof
     finished: Proof
@@ -203,7 +203,6 @@ class Evidence:
                 yield f"Replication of {topic} from {home} to {other} did not drain: {drain.why}."
 
     def make_tables(self) -> EvidenceTables:
-        """Return the proofs as small tables that queries join."""
         return EvidenceTables(
             logs=make_small_table(
                 "cluster string, topic string, partition int32, read_to_end bool, read_why string, "
@@ -237,7 +236,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceTables:
-    """The proofs as tables: a row for each log, unreadable part, drain, replication path, and partition of a path."""
+    """The proofs as tables for queries: a row for each log, unreadable part, drain, path, and partition of a path."""
 
     logs: pa.Table
     unreadable: pa.Table
@@ -247,7 +246,7 @@ class EvidenceTables:
 
 
 def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, Proof]:
-    """Return a record and the proof that it can be read; without a readable record, None and no proof."""
+    """Return a record and the proof that it can be read. If it cannot, return None and the reason."""
     try:
         record = read_record(run, kind)
     except RunError as error:
@@ -256,10 +255,10 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
 
 
 def _find_broken_consumers(run: Run) -> dict[tuple[str, str], DrainProof]:
-    """Return by (cluster, subscription) why its consumers' records may lack a delivery that is acknowledged there.
+    """Return, by (cluster, subscription), why a consumer's record may lack a delivery that was acknowledged there.
 
-    The cluster is the subscription's last one, where it has to drain. A subscription is left out if all its consumers
-    ended without a problem, and in runs without seals.
+    The cluster is the subscription's last one, where the subscription has to drain. If all its consumers ended without
+    a problem, a subscription is left out. Runs without seals have no entry.
     """
     broken: dict[tuple[str, str], DrainProof] = {}
     for task in plan_consumers(run) if run.facts.sealed else ():
@@ -281,7 +280,7 @@ def _give_reason(why: str) -> str:
 def prove_undone(run: Run) -> Proof:
     """Return whether every fault that is not permanent is proven to be undone.
 
-    If something outside the run ended a node, this is not proven under any scenario.
+    If something outside the run ended a node, the undo is not proven, even if the scenario has no faults.
     """
     record, unread = _read_proof(run, FaultsUndone)
     disturbed = record is not None and not record.undisturbed
@@ -300,6 +299,6 @@ def _prove_finished(run: Run) -> Proof:
 
 
 def name_log(log: LogKey) -> str:
-    """Return the log's name in sentences."""
+    """Return a log's name for use in sentences."""
     cluster, topic, partition = log
     return f"{topic if partition < 0 else f'{topic}-partition-{partition}'} in {cluster}"

@@ -20,7 +20,7 @@ from brokerproof.run.judgement import SuiteJudgement
 from brokerproof.run.seals import SealCheck
 from brokerproof.run.step_record import list_step_problems
 
-# Steps that begin when the evidence is complete. It stays whole if one of them fails.
+# Steps that begin when the evidence is complete. The evidence stays whole if one of these steps fails.
 _AFTER = ("verify", "release")
 _OF_MESSAGES = frozenset({"publishes", "deliveries", "stored"})
 _ON_MESSAGES = (Suite.COMPLETENESS, Suite.UNIQUENESS, Suite.ORDERING)
@@ -69,7 +69,7 @@ def examine_instrument(
     doubts = [doubt_of_hosts] if doubt_of_hosts else []
     return Instrument(
         problems=[*_drop_repetitions(sentences), *seals.problems, *chain(*record_problems.values()), *doubts],
-        # Whether a destroyed cluster may lose a message depends on times of clients and of the fault.
+        # Whether a destroyed cluster may lose a message depends on times of a client and of the fault.
         messages_are_whole=not broken & _OF_MESSAGES and not (doubt_of_hosts and run.scenario.destroyed),
         publishes_are_whole="publishes" not in broken,
         hosts_compare=not doubt_of_hosts,
@@ -77,7 +77,7 @@ def examine_instrument(
 
 
 def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences except each one whose problem repeats that of another step, such as the end of the load."""
+    """Return the sentences without those whose problem repeats the problem of another step, such as the load."""
     problems = {sentence: sentence.partition(" failed: ")[2] for sentence in sentences}
     return [
         sentence
@@ -93,11 +93,11 @@ def withhold_claims(
     *,
     faults_undone: bool = True,
 ) -> dict[str, SuiteJudgement]:
-    """The suites, with `unknown` for each verdict that a broken instrument could have produced.
+    """Return the suites, with `unknown` for each verdict that a broken instrument could have produced.
 
-    `problems` are the gaps in the whole evidence. If there are any, no standard expectation passes or fails: it
-    cannot see that a row is missing, while Brokerproof's own expectations see a missing message as `unproven`.
-    `faults_undone` is whether every fault that heals is proven to be undone.
+    `problems` are the gaps in the whole evidence. If there is a gap, no standard expectation passes or fails, because
+    it cannot see that a row is missing. Brokerproof's own expectations see a missing message as `unproven`.
+    `faults_undone` is true if every fault that is not permanent is proven to be undone.
     """
     return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 

@@ -1,7 +1,7 @@
 """Judges messages part by part: Spark splits the rows into parts, and a database answers queries on each part.
 
-Spark reads, hashes and moves rows, on all its machines. The queries on the rows of a part are SQL and run in the Python
-worker. A part may be larger than a worker's memory.
+Spark reads, hashes and moves rows on all its machines. DuckDB runs the SQL queries on a part's rows in a Python worker.
+A part may be larger than a worker's memory.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Parts:
 def choose_parts(spark: SparkSession, rows: int) -> Parts:
     """Return one part for every `_ROWS_A_PART` rows, and at least `spark.sql.shuffle.partitions` parts.
 
-    If that minimum is enough, this turns off Spark's adaptive plans, which would cost more time than they save.
+    If that minimum is enough, the function turns off Spark's adaptive plans, which would cost more time than they save.
     """
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     wanted = rows // _ROWS_A_PART
@@ -76,7 +76,7 @@ def collect_answers(parts: Parts, answers: DataFrame) -> list[str]:
 
 
 def start_workers(spark: SparkSession, *modules: str) -> None:
-    """Start a Python worker of Spark for each task that runs at a time, and let it import `modules`.
+    """Start one Python worker of Spark for each parallel task, and let it import `modules`.
 
     A worker takes about three seconds to start. Spark plans the first query in that time.
     """
@@ -89,7 +89,7 @@ def _import_modules(modules: Sequence[str], part: int, connection: DuckDB) -> Ba
     del part, connection
     for module in modules:
         import_module(module)
-    # A worker of Spark collects garbage after each task, which takes 60 ms if it visits every imported module.
+    # Spark's worker collects garbage after each task. This takes 60 ms unless the imported modules are frozen.
     gc.freeze()
     yield from ()
 

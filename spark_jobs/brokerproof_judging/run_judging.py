@@ -38,8 +38,8 @@ _Gives = TypeVar("_Gives")
 def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: Sequence[str]) -> Judgement:
     """Write the tables `messages`, `anomalies` and `measurements` of a run, and return the judgement.
 
-    `evaluate` runs the suites of the directories `expectations` on these tables. If judging fails and there are tables
-    that do not agree with their seals, raises RunError that names them.
+    `evaluate` runs the suites of the directories `expectations` on these tables. If judging fails and some tables
+    differ from their seals, raises RunError with the names of these tables.
     """
     seals = check_seals(run)
     try:
@@ -55,7 +55,7 @@ def _judge(
 ) -> Judgement:
     watch = Stopwatch()
     wall_clocks = read_wall_clocks(run)
-    # From here on, the error is the one in force, which is 0 on one host.
+    # The clock error that judging uses is 0 if all processes ran on one host.
     run = run.with_facts(clock_error_us=wall_clocks.clock_error_us)
     replacement = table_io.Replacement(run)
     jobs = BackgroundJobs()
@@ -102,16 +102,13 @@ def _judge(
 
 
 class BackgroundJobs:
-    """Starts Spark jobs in threads, because a single job leaves cores idle while it is planned and when it ends.
-
-    The results are read later, from futures.
-    """
+    """Starts Spark jobs in threads, because a single job leaves cores idle while it is planned and when it ends."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(thread_name_prefix="judging")
 
     def begin(self, job: Callable[_Takes, _Gives], *args: _Takes.args, **kwargs: _Takes.kwargs) -> Future[_Gives]:
-        """Start `job(*args, **kwargs)` in a thread. If it raises, the future's `result()` raises the same."""
+        """Start `job(*args, **kwargs)` in a thread. If the job raises an error, the future's `result()` raises it."""
         return self._pool.submit(job, *args, **kwargs)
 
     def end(self) -> None:

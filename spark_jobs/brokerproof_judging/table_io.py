@@ -28,10 +28,7 @@ def to_spark_schema(columns: pa.Schema) -> T.StructType:
 
 
 def to_uri(path: str) -> str:
-    """Return `path` as Spark needs it.
-
-    A local path becomes a URI, because the default file system of a Spark cluster may not be the local one.
-    """
+    """Return `path`, or its URI if it is local, because a Spark cluster may have another default file system."""
     return path if "://" in path else Path(path).resolve().as_uri()
 
 
@@ -49,8 +46,8 @@ def to_microseconds(column: str) -> Column:
 class Replacement:
     """New tables of a run. They replace the old ones only after all of them are written.
 
-    The new tables are written next to the old ones, under names that readers skip. `take_place` then renames: a reader
-    finds the old table, no table, or the new table, never a mixture.
+    The new tables are written next to the old ones, under names that readers skip. `take_place` then renames them, so a
+    reader finds the old table, no table, or the new table, but never a mixture.
     """
 
     def __init__(self, run: Run) -> None:
@@ -73,7 +70,7 @@ class Replacement:
             pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[table]), file)
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """Return a new table before `take_place`."""
+        """Return a new table that has not taken its place yet."""
         return spark.read.schema(make_table_schema(table)).parquet(to_uri(self.locate_beside(table)))
 
     def take_place(self) -> None:

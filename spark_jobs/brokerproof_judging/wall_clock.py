@@ -1,8 +1,8 @@
 """Finds steps of wall clocks during a run, and the claims that they put in doubt.
 
 The run's own times come from its time axis, which no step moves. Three things still depend on wall clocks:
-`published_at`, which the system's client writes into a message; the servers' own times, which are only drawn; and, if
-the run's processes were on several hosts, the distance between the axes of two hosts.
+`published_at`, which the system's client writes into a message; the servers' own times, which are only drawn in charts;
+and the distance between the time axes of two hosts, if the run's processes were on several hosts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from brokerproof.run.records import ClientRecordRead, WallClockNote, WallClockSt
 from brokerproof.run.time_axis import MONITOR
 from brokerproof.settings import variable
 
-# All processes of a machine find a step of its clock within two notes, and measure nearly the same size.
+# Two processes found the same step if its times and sizes differ by less than this. All processes of a machine find a
+# step of its clock within two notes, and measure nearly the same size.
 _SAME_TIME_US = 3_000_000
 _SAME_SIZE_US = 100_000
 
@@ -29,10 +30,10 @@ class WallClock:
     """The wall clock of one process: its steps, and the boots on which the process took times."""
 
     process: str
-    # Whether `published_at` depends on it. A producer's client writes that time. The monitor is included because it
-    # watches the machine's clock before the first producer starts.
+    # Whether `published_at` depends on this clock. A producer's client writes that time. The monitor's clock counts
+    # too, because the monitor watches the machine's clock before the first producer starts.
     is_of_publishing: bool
-    # False if its note is missing or damaged. There are no boots and no steps then.
+    # False if the process's note is missing or damaged. Then `boot_ids` and `steps` are empty.
     has_note: bool
     boot_ids: frozenset[str]
     steps: Sequence[WallClockStep]
@@ -51,7 +52,7 @@ class WallClocks:
 
     @property
     def clock_error_us(self) -> int:
-        """The most by which times of two processes may differ: 0 if all were taken on the boot of the time axis."""
+        """The greatest difference of two processes' clocks; 0 if all times are from the boot of the time axis."""
         return self.set_error_us if self._list_unknown() or len(self._hosts) != 1 else 0
 
     @property
@@ -72,14 +73,14 @@ class WallClocks:
         return sentences
 
     def doubt_publish_times(self) -> str:
-        """Return why `published_at` is in doubt, as the end of the sentence "the expectation …"; empty if it is not."""
+        """Return why `published_at` is in doubt, to complete the sentence "the expectation …"; empty without doubt."""
         notes = WallClocks(clocks=[each for each in self.clocks if each.is_of_publishing]).list_notes()
         return f"rests on wall times, and nothing is claimed of them: {' '.join(notes)}".rstrip(".") if notes else ""
 
     def doubt_hosts(self, least_delay_us: int | None = None) -> str:
-        """Return why the times of several hosts do not compare, as a sentence; empty if they do, or for one host.
+        """Return a sentence why the times of several hosts do not compare; empty if they do, or if there is one host.
 
-        `least_delay_us` is the shortest time from a message's sending to its delivery. None if it is not known.
+        `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known.
         """
         if unknown := self._list_unknown():
             return f"Times of two processes do not compare, because nothing says on which host {_join(unknown)} ran."
@@ -131,7 +132,7 @@ def _read(run: Run, key: str, process: str, is_of_publishing: bool) -> WallClock
 
 
 def _recorded_no_row(run: Run, client: str) -> bool:
-    """Return whether a client is known to have recorded no row, as one that was killed before its first note."""
+    """Return whether a client certainly recorded no row, for example because it was killed before its first note."""
     try:
         read = read_record(run, ClientRecordRead, client)
     except RunError:

@@ -1,4 +1,4 @@
 """The measurements of placement and recovery, with the bounds that the scenario sets on them.
 
-`run_judging` may import it. It reads samples, fault times and judged messages; it must not know suites.
+`run_judging` and `suites` may import it. It reads samples, fault times and judged messages, and must not know suites.
 """

@@ -1,11 +1,11 @@
-"""The time after a fault until missing copies were replaced, backlogs were drained and clusters agreed again.
+"""Measures the time after a fault until copies were replaced, backlogs were drained and clusters agreed again.
 
-Each time ends with the first low sample after the last high one: a value that rises again has not ended.
+Each time ends with the first low sample after the last high one. So a value that becomes high again lengthens the time.
 
 Backlogs vary while messages come and go. In runs on 2 cores, single samples long after the drain were up to four times
-as high as any before the fault. A backlog's usual height is its highest value before the run's first fault, and it is
-low up to that height. It is high only if it is more than twice as high, and exceeds it by more than a tenth of its
-highest rise.
+as high as any before the fault. A backlog's usual height is its highest value before the run's first fault. Up to this
+height the backlog is low. It is high if it is more than twice the usual height, and above it by more than a tenth of
+its highest rise.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
 def measure_backlog_drain(
     times: RunTimes, samples: Samples, fault: EffectiveFault, standstills: Sequence[tuple[int, int]] = ()
 ) -> Estimate:
-    """Return the time from the effect until each subscription's backlog that rose was at its usual height again.
+    """Return the time from the effect until every subscription's backlog that was high was at its usual height again.
 
     `standstills` are those of consumers.
     """
@@ -67,7 +67,7 @@ def measure_backlog_drain(
     for source, subscription, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
         after = list_samples(fault, values)
         is_expected = (source, SampledMetric.BACKLOG.join_subject(subscription)) in samples.expected
-        # A subscription that moves to this cluster later has no samples here yet.
+        # A subscription that moves to this cluster after the fault has no samples here yet.
         if after or is_expected or values[0][0] < fault.span.start_us:
             levels[f"the backlog of {subscription} on {source}"] = _find_levels(
                 after, usual=_find_usual(times, fault, values)
@@ -119,7 +119,6 @@ def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) 
 
 
 def _find_levels(series: Series, *, usual: int) -> Levels:
-    """Return the levels of a backlog whose usual height is `usual`."""
     counts = [(at, int(value)) for at, value in series]
     rise = max((count for _, count in counts), default=0) - usual
     high = usual + max(usual, rise / 10)
@@ -129,7 +128,7 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
     """Return the highest value from the start of the steady phase to the effect of the run's first fault.
 
-    If a subscription moves, its values in the other cluster begin later. They count up to the next fault's effect.
+    If a subscription moves, its values in the other cluster begin later, and count up to the next fault's effect.
     """
     steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)

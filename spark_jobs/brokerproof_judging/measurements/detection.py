@@ -1,4 +1,4 @@
-"""When the system noticed a fault: failed nodes are no longer listed, and another node owns the topic."""
+"""Measures when the system noticed a fault: it no longer listed failed nodes, and another node owned the topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof_judging.measurements.waiting import list_samples, read_absence,
 
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the effect until each list of live nodes that has targets had a sample without them."""
+    """Return the time from the effect until each list of live nodes had a sample without any target."""
     listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
     for target in fault.targets:
@@ -25,8 +25,8 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Esti
     if not lists:
         return Estimate(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
     for source, metric in lists:
-        # A cluster's nodes list which nodes are alive. If they are gone, the nodes that coordinate it do. Without
-        # both, there is no list until a node is back.
+        # The list comes from nodes of the role itself, or else from the nodes that coordinate the cluster. If the fault
+        # hit all of these, there is no list until a node is back.
         cluster, role = split_name(source)[1], split_name(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
@@ -43,13 +43,13 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Esti
         return Estimate(value=None, evidence="the fault leaves its nodes in service, so that there is none to miss")
     if waiting:
         return read_absence(fault, waiting, "a target was still listed alive")
-    # Each list lost its targets at its own time; the last one counts.
+    # Each list lost its targets at its own time. The latest time counts.
     last = max(at for at in gone.values() if at is not None)
     return read_arrival(samples, fault, last, "first sample without a target")
 
 
 def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the effect until each partition that a target owned then has another owner."""
+    """Return the time from the effect until each partition that a target owned at the effect had another owner."""
     effect = fault.span.start_us
     times: list[int] = []
     waiting: list[Series] = []
@@ -58,7 +58,7 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> E
         if _may_be_owned_by_target(run, topic, fault) and not any(at <= effect and owner for at, owner in values):
             unknown.add(f"{topic} {partition}".strip())
         for cluster in run.topology.clusters:
-            # Two clusters may have a topic of the same name. The owner shows which of them a sample belongs to.
+            # Two clusters may have a topic of the same name. The owner shows to which cluster a sample belongs.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
             before, after = [owner for at, owner in here if at <= effect], list_samples(fault, here)
             owner_known = owner_known or bool(before)
@@ -80,7 +80,7 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> E
 
 
 def _may_be_owned_by_target(run: Run, topic: str, fault: EffectiveFault) -> bool:
-    """Return whether a target is in the cluster of a topic's source, or in any cluster if the source names none."""
+    """Return whether a target is in the topic's cluster. If the source names no cluster, it may be in any."""
     cluster = run.topology.clusters.get(topic.rpartition("@")[2])
     nodes = run.topology.nodes if cluster is None else cluster.nodes
     return bool(nodes.keys() & set(fault.targets))

@@ -1,4 +1,4 @@
-"""Counts the messages that a subscription got twice, or never, because it moved from one cluster to another."""
+"""Counts the messages that a subscription got twice or never because it moved from one cluster to another."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from brokerproof_judging.measurements.measured_values import MeasuredValue, make
 
 
 def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """Yield, by subscription, the number of messages that it got on both clusters, and of acked ones on neither.
+    """Yield `repeated_by_move` and `missed_by_move` for each subscription that moves.
 
-    The second is null if one of these messages is `unproven` on the cluster that the subscription moved to.
+    A repeated message was delivered in both clusters. A missed message was acked, and delivered in neither cluster.
+    `missed_by_move` is null if an undelivered message is `unproven` in the cluster that the subscription moved to.
     """
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:

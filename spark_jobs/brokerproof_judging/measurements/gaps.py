@@ -1,6 +1,6 @@
-"""Finds the longest times without an ack or a delivery, in each place that has to get them.
+"""Finds the longest times without an ack or a delivery, over all places that have to get them.
 
-Spark compares neighbours in each place. The driver gets one row for each fault.
+Spark compares successive events of each place. The driver gets one row for each fault.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brokerproof_judging.measurements.standstills import Times, cut_out_own
 class Gap:
     """A time without an event in a place, and the number of places compared.
 
-    `proven_us` is the longest time without an event, in any place, in which no client's standstill has a part.
+    `proven_us` is the longest time without an event, in any place, that no client's standstill may have caused.
     """
 
     start_us: int
@@ -31,7 +31,6 @@ class Gap:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
         return (self.end_us - self.start_us) / 1e6
 
 
@@ -50,13 +49,13 @@ def find_longest_gaps(
     `events` has the columns `topic`, `place` and `at` in µs. `expected` has the columns `topic` and `place` of places
     that have to get events, even if they get none. A gap is the time between two successive events of a place. The
     first gap begins with the steady phase. A gap that begins before the load ends lasts until the next event, or until
-    the load's end if no event follows. It is not cut at the span's edges. `client` is the part of a place that
-    `standstills` name.
+    the load's end if no event follows. No gap is cut at the span's edges. `client` is the part of a place that names
+    the client in `standstills`.
     """
     place = Window.partitionBy("topic", "place").orderBy("at")
     nothing = F.lit(None).cast("long")
     events = events.select("topic", "place", "at")
-    # A place without an event ends with the load, because `greatest` skips a null.
+    # The gap of a place without an event ends with the load, because `greatest` skips a null.
     end = F.greatest(F.lit(load.end_us), F.max("at"))
     awaited = expected.select("topic", "place", nothing.alias("at"))
     ends = events.unionByName(awaited).groupBy("topic", "place").agg(end.alias("at"))

@@ -1,4 +1,4 @@
-"""How long a fault interrupted clients: late messages, the first ack, the longest gaps.
+"""Measures how long a fault interrupted clients: late messages, the first ack, the longest gaps.
 
 Each is measured by place: a cluster's partition and producer, or its partition and subscription. The evidence names the
 worst place. All times come from the clients' own records.
@@ -32,11 +32,11 @@ _RESOLUTION = "resolution: 1 ms"
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAck:
-    """The time of the first ack in a place for a message that was sent after the effect, None without one."""
+    """The time of a place's first ack for a message that was sent after the effect; None without such an ack."""
 
     place: str
     at_us: int | None
-    # When the ack is proven not to have come yet, apart from a standstill of its producer.
+    # Until this moment there was certainly no ack, even without the standstills of the producer.
     proven_us: int = 0
 
 
@@ -47,14 +47,13 @@ class ClientEvents:
     interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
     ack_gaps: Mapping[str, Gap] = field(default_factory=dict)
     delivery_gaps: Mapping[str, Gap] = field(default_factory=dict)
-    # One for each place that sent a message after the effect, or held one back until the end.
+    # One entry for each place that sent a message after the effect, or held a message back until the end.
     first_acks: Mapping[str, Sequence[FirstAck]] = field(default_factory=dict)
 
 
 def read_client_events(
     spark: SparkSession, run: Run, times: RunTimes, publishes: DataFrame, deliveries: DataFrame
 ) -> ClientEvents:
-    """Return the events in the tables `publishes` and `deliveries`."""
     if not times.effective:
         return ClientEvents()
     attempts = place_attempts(publishes, partitioned=run.scenario.workload.partitions > 0)
@@ -77,8 +76,8 @@ def read_client_events(
 def _find_ack_gaps(spark: SparkSession, times: RunTimes, attempts: DataFrame, standstills: Times) -> dict[str, Gap]:
     acked = F.col("outcome") == AttemptOutcome.ACKED
     acks = attempts.filter(acked).select("topic", "place", F.unix_micros("settled_at").alias("at"))
-    # Messages whose partition no ack names have a place of their own. It has to get acks only if their producer got
-    # none.
+    # Messages whose partition no ack names have a place of their own. This place has to get acks only if the producer
+    # got no ack at all.
     silent = (
         attempts.groupBy("cluster", "topic", "producer")
         .agg(F.count_if(acked).alias("acks"), F.max("place").alias("place"))
@@ -103,7 +102,7 @@ def _find_delivery_gaps(
     deliveries: DataFrame,
     standstills: Times,
 ) -> dict[str, Gap]:
-    """Return the longest gap by fault. A subscription that moves is one place: the cluster it left gets no messages."""
+    """Return the longest gap by fault. A subscription that moves is one place, because it leaves its first cluster."""
     topology, workload = run.topology, run.scenario.workload
     if not workload.subscriptions:
         return {}
@@ -143,10 +142,10 @@ def _find_delivery_gaps(
 
 
 def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
-    """Return `topic`, `place` and `at` of each message's first delivery to each subscription in each cluster.
+    """Return `topic`, `place` and `at` of each message's first delivery at each place.
 
-    A repeated delivery ends no gap, because an outage of new messages goes on meanwhile. A message without a name is
-    identified by its position. A subscription that moved may get a message again in its other cluster.
+    A repeated delivery ends no gap, because new messages may still be held up. This is also true if a subscription gets
+    a message again in the cluster that it moved to. A message without a name is identified by its position.
     """
     named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
     position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")
@@ -161,21 +160,21 @@ def _find_first_acks(
     attempts: DataFrame, faults: Sequence[EffectiveFault], standstills: Times, load_end_us: int
 ) -> dict[str, list[FirstAck]]:
     def find_proven(fault: EffectiveFault, place: str, at_us: int) -> int:
-        # The ack may have come when the producer stood still, but not before.
+        # Without a standstill of the producer, the ack may have come when the standstill began, but not before.
         times = standstills.get(place.rpartition("/")[2], ())
         return min([at_us, *(start for start, end in times if start < at_us and end > fault.client_span.start_us)])
 
     acked = F.col("outcome") == AttemptOutcome.ACKED
     columns = []
     for number, fault in enumerate(faults):
-        # A message that was sent between injection and effect may still be acked as without the fault.
+        # A message that was sent between injection and effect may be acked as if there were no fault.
         after = F.unix_micros("sent_at") >= fault.span.start_us
         first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
         # A place with messages held back until the end also waits for its first ack.
         waited = after | (F.col("outcome") == AttemptOutcome.NOT_SENT)
         columns.append(F.struct(F.count_if(waited).alias("waited"), first.alias("first")).alias(f"fault{number}"))
     # One row for each client and partition. Messages whose partition is not known have to get an ack only if their
-    # producer got none.
+    # producer got no ack at all.
     of_producer = Window.partitionBy("topic", "cluster", "producer")
     rows = (
         attempts.groupBy("topic", "cluster", "producer", "place")
@@ -272,7 +271,7 @@ def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault
 
 def _read_no_interruption(fault: EffectiveFault, late_after_s: float) -> Estimate:
     if fault.client_span.seconds < late_after_s:
-        # A message that this fault delays is late only after the next fault was injected.
+        # A message that this fault delays can be late only after the next fault was injected.
         why = f"the time after the injection, {fault.client_span.seconds:.3f} s, is shorter than {late_after_s:g} s"
         return Estimate(value=None, evidence=f"no message can be late: {why}", cut_off_by=fault.next_injected)
     return Estimate(value=0.0, evidence=f"no message was more than {late_after_s:g} s late ({_RESOLUTION})")
@@ -287,7 +286,7 @@ def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Estimate:
 
 
 def _read_caused(value: float, why: str, *, proven: float, at_least: bool = False) -> Estimate:
-    """An estimate that is at most the value if it is more than `proven`, which is without clients' own standstills."""
+    """Return an estimate that is "at most" if the value without clients' standstills, `proven`, is smaller."""
     own = proven < value
     return Estimate(
         value=value,

@@ -1,4 +1,4 @@
-"""The interruptions of clients: times in which some message that was due is late.
+"""Measures the interruptions of clients: times in which some message that was due is late.
 
 Spark merges the late times of each cluster, partition and producer. The driver gets one row for each fault.
 """
@@ -22,19 +22,20 @@ _KEY = ["cluster", "topic", "producer", "key"]
 class Interruptions:
     """The interruptions that touch a fault's span. Places are `cluster/partition/producer`."""
 
-    # The end of the last one and its place.
+    # The end of the last interruption, and its place.
     last_us: int
     last_place: str
     # Time in which at least one place was interrupted.
     total_us: int
-    # The place that was interrupted longest, and for how long.
+    # The longest total time that one place was interrupted, and this place.
     longest_us: int
     longest_place: str
-    # The places that were interrupted.
+    # The number of places that were interrupted.
     places: int
-    # A place whose last message that was due had no ack when the load ended, None if every place got acks again.
+    # A place whose last due message had no ack when the load ended; None if every place got acks again.
     away_place: str | None
-    # `last_us` and `total_us` without what a producer's own standstill may have caused; `last_us` is None without any.
+    # `last_us` and `total_us` without the times that a producer's own standstill may have caused. The first is None if
+    # no time is left.
     proven_last_us: int | None
     proven_total_us: int
 
@@ -45,19 +46,17 @@ def name_place(*parts: Column) -> Column:
 
 
 def name_partition(partition: Column) -> Column:
-    """Return `partition 3`, `unknown partition` for null, or null if the topic has no partitions."""
+    """Return `partition 3` for 3, `unknown partition` for null, and null for -1, a topic without partitions."""
     return F.when(partition.isNull(), F.lit("unknown partition")).when(
         partition >= 0, F.concat(F.lit("partition "), partition.cast("string"))
     )
 
 
 def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
-    """Return `publishes` with the columns `place` and `in_unknown`, whether the partition is not known.
+    """Return `publishes` with the columns `place` and `in_unknown`, which is true if the partition is not known.
 
-    An attempt without an ack is in the partition of its key.
-
-    If the topic is not `partitioned`, each attempt is in its only partition.
-    Every producer holds its keys in memory, so all keys fit into one task's memory.
+    An attempt without an ack is in the partition of its key. If the topic is not `partitioned`, all attempts are in its
+    only partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
     """
     of_keys = publishes.filter("partition IS NOT NULL").groupBy(*_KEY).agg(F.max("partition").alias("of_key"))
     number = F.coalesce("partition", "of_key") if partitioned else F.lit(-1)
@@ -76,11 +75,11 @@ def measure_interruptions(
     load: Span,
     standstills: Times,
 ) -> dict[str, Interruptions]:
-    """Return, by fault, the interruptions that touch its span; faults without any are left out.
+    """Return, by fault, the interruptions that touch its span. A fault without interruptions is left out.
 
     `attempts` come from `place_attempts`. Messages that were due before the steady phase are left out. An interruption
     is not cut at the span's edges, but ends with the load at the latest. A message that was never acked is late until
-    then, even if later messages of its place were acked. `standstills` are those of producers.
+    the load's end, even if later messages of its place were acked. `standstills` are those of producers.
     """
     load_end_us = load.end_us
     messages = _find_late_times(attempts, late_after_us, load)
@@ -107,9 +106,9 @@ def measure_interruptions(
 def _summarize(
     spark: SparkSession, interruptions: DataFrame, faults: Sequence[EffectiveFault], load_end_us: int
 ) -> dict[str, Interruptions]:
-    """By fault, what is measured of interruptions, which are rows of `topic`, `place`, `start`, `end` and `away`."""
+    """Return the summary of `interruptions` by fault. Its columns are `topic`, `place`, `start`, `end` and `away`."""
     spans = join_spans(spark, interruptions, faults)
-    # The part of an interruption that no earlier one covers, in any place. So the parts add up to the union.
+    # The part of an interruption that no earlier one covers, in any place. The sum of these parts counts no time twice.
     before = Window.partitionBy("fault").orderBy("start", "end").rowsBetween(Window.unboundedPreceding, -1)
     added = F.greatest(F.lit(0), F.col("end") - F.greatest("start", F.coalesce(F.max("end").over(before), "start")))
     rows = (
@@ -160,7 +159,7 @@ def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[Effective
 def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> DataFrame:
     """Return `topic`, `place`, `start`, `end` and `answered` of the load's messages that can be late before its end.
 
-    A message is late from `start` to `end` (µs) if `end` is later. `answered` says if it was acked by the load's end.
+    A message is late from `start` to `end` (µs) if `end` is later. If `answered`, it was acked before the load ended.
     """
     acked = F.when(F.col("outcome") == AttemptOutcome.ACKED, F.unix_micros("settled_at"))
     load_end_us = load.end_us
@@ -178,7 +177,7 @@ def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> Dat
 
 
 def _merge_times(times: DataFrame) -> DataFrame:
-    """Merge the times of a place that overlap or meet into one row."""
+    """Merge times of a place that overlap or touch into one row."""
     ordered = Window.partitionBy("topic", "place").orderBy("start", "end")
     reached = F.max("end").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
     begins = (reached.isNull() | (F.col("start") > reached)).cast("int")

@@ -1,4 +1,4 @@
-"""The delay that the emulated link itself added, so that it can be separated from a latency."""
+"""Measures the delay that the emulated link itself added, so that it can be separated from a latency."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _QUANTILES = {
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield the added delay of each way (`REGION>OTHER`) in each phase and while each fault slows clients down.
 
-    A sample of the link has the quantiles of the passages timed since the sample before. Over a longer time, each
-    passage counts with the quantile of its sample. The result is near the true median, and usually not below the true
-    99th percentile.
+    A sample of the link has the quantiles of the passages that were timed since the sample before. Over a longer time,
+    each passage counts with the quantile of its sample. The result is near the true median, and usually not below the
+    true 99th percentile.
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:
@@ -40,9 +40,9 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
 
 
 def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
-    """Return the smallest value that at least the share `quantile` of the weight does not exceed.
+    """Return the smallest value such that it and all lower values have at least the share `quantile` of the weight.
 
-    `weighted` has (value, weight), not only with weight 0.
+    `weighted` has pairs of (value, weight). At least one weight is above 0.
     """
     values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
     return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))

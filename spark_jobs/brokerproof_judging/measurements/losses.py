@@ -1,4 +1,4 @@
-"""The losses of each fault, messages that must exist and that no cluster holds, and the run's missing messages."""
+"""Counts the run's missing messages, and the losses of each fault: messages that must exist and no cluster holds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def measure_losses(
 ) -> dict[str, dict[str, Estimate]]:
     """Return the losses by fault: `rpo_messages` and `rpo_s` before its effect, `lost_later_messages` after it.
 
-    The time of sending decides; a message without one counts as sent before each effect. `destroyed` has (cluster, time
-    of the effect in µs, time of healing) for the clusters that the scenario declares as destroyed. A message sent to
-    one of them before the effect is no later loss of an earlier fault. If messages are unproven, a value counts the
-    proven losses and is "at least".
+    The time of sending decides. A message without this time counts as sent before each effect. `destroyed` has
+    (cluster, time of effect in µs, time of healing) for each cluster that the scenario declares as destroyed. A message
+    that was sent to such a cluster before the effect is no later loss of an earlier fault. If messages are unproven, a
+    value counts the proven losses and is "at least".
     """
     sent = F.coalesce(F.unix_micros("sent_at"), F.lit(0))
     excused = F.lit(False)
     for cluster, effective_us, _ in destroyed:
         excused = excused | ((F.col("home") == cluster) & (sent < effective_us))
     lost = F.array_contains("anomalies", str(Anomaly.LOST))
-    # An unreadable message may be there or not.
+    # An unreadable message may or may not exist.
     unproven = F.arrays_overlap("anomalies", F.lit([str(Anomaly.UNPROVEN), str(Anomaly.UNREADABLE)]))
     columns = []
     for number, fault in enumerate(faults):
@@ -69,9 +69,9 @@ def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Estim
 
 
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
-    """Yield, by anomaly, the number of missing messages, once for each place, if the scenario bounds it.
+    """Yield, by anomaly, the number of messages that are missing, if the scenario bounds `missing_messages`.
 
-    If some messages are unproven, the number is "at least".
+    A message counts once for each place at which it is missing. If a message is unproven, the number is "at least".
     """
     if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):
         return
@@ -83,13 +83,13 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
 
 
 def find_missing_everywhere(messages: DataFrame) -> DataFrame:
-    """Return the messages with an anomaly in a log that no cluster holds: their times and all `anomalies`.
+    """Return the messages that no cluster holds and that have an anomaly in a log: their times and all `anomalies`.
 
     `acked_at` is null for a message that was seen and never acked.
     """
     wanting = messages.filter("subscription IS NULL AND size(anomalies) > 0")
     return (
-        # Few messages have an anomaly, so only these are looked for in all logs and grouped.
+        # Few messages have an anomaly, so only their rows are grouped.
         messages.filter("subscription IS NULL")
         .join(wanting.select("topic", "producer", "seq").distinct(), ["topic", "producer", "seq"], "left_semi")
         .groupBy("topic", "producer", "seq")

@@ -22,9 +22,9 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 class Estimate:
     """A value and its evidence.
 
-    With `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by`
-    is the fault that cut the wait off, None if the load's end did. With `at_most`, the real value may be lower, because
-    clients themselves added to it; `proven` is what is left without their part.
+    If `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by` is
+    the fault that cut the wait off; None if the load's end did. If `at_most`, the real value may be lower, because
+    clients themselves may have added to it. `proven` is the value without the clients' part.
     """
 
     value: float | None
@@ -36,9 +36,9 @@ class Estimate:
 
     @property
     def limits(self) -> tuple[float | None, float | None]:
-        """The least and the greatest value that are possible, each None if the value has no such limit.
+        """The least and the greatest possible value. A limit that is not known is None.
 
-        Both are the value itself if it is exact, and None if nothing was measured.
+        If the value is exact, both limits are equal to it.
         """
         if self.value is None:
             return None, None
@@ -48,8 +48,6 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredValue:
-    """The estimate of one metric for one subject."""
-
     metric: str
     subject: str
     estimate: Estimate
@@ -58,13 +56,13 @@ class MeasuredValue:
 def make_measured_value(
     metric: str, subject: str, value: float | None, evidence: str, *, at_most: bool = False, proven: float = 0.0
 ) -> MeasuredValue:
-    """Return a value that was not cut off, None if it was not measured, with its evidence."""
+    """Return a value that no fault cut off, with its evidence. If it was not measured, `value` is None."""
     estimate = Estimate(value=value, evidence=evidence, at_most=at_most, proven=proven)
     return MeasuredValue(metric=metric, subject=subject, estimate=estimate)
 
 
 def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measurement]:
-    """Return the rows of the table `measurements`, with a null value for each bound without a measured value.
+    """Return the rows of the table `measurements`. A bound without a measured value has a row with a null value.
 
     Metrics that do not apply to the run's messaging system are left out.
     """
@@ -83,7 +81,7 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
     bound = _find_bound(run.scenario, measured)
     metric, estimate = METRICS[measured.metric], measured.estimate
     value, evidence = estimate.value, estimate.evidence
-    # Some metrics of phases and ways have a value for a fault too, such as `eu>us/FAULT`.
+    # Some metrics of phases and ways also have a value for a fault, such as `eu>us/FAULT`.
     doubt = next((doubts[part] for part in measured.subject.split("/") if part in doubts), None)
     if doubt is not None and bound is not None:
         measured_as = "" if value is None else f" {value:g} {metric.unit} was measured:"
@@ -111,7 +109,7 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
 
 
 def _is_decided(least: float | None, most: float | None, bound: Bound | None) -> bool:
-    """Whether the limits decide: the bound is broken, or it is held and there is a greatest value."""
+    """Whether the limits decide: the bound is broken, or it is held and the greatest value is known."""
     lowest, highest = (None, None) if bound is None else (bound.min, bound.max)
     if is_broken(least, most, lowest, highest):
         return True
@@ -135,9 +133,9 @@ def is_held(least: float | None, most: float | None, lowest: float | None, highe
 def _find_bound(scenario: Scenario, measured: MeasuredValue) -> Bound | None:
     bound = scenario.bound(measured.metric, measured.subject)
     if bound is None and measured.metric == "owner_in_region":
-        # A region under `owner` is already a demand. It needs no second line under `bounds`.
+        # A region under `owner` is already a demand, so it needs no line under `bounds`.
         return Bound(min=1.0)
     if bound is None and measured.metric == "lost_later_messages" and scenario.destroyed:
-        # `rpo_messages` bounds the loss of messages sent before the destruction. Later ones must not be lost.
+        # `rpo_messages` bounds the loss of messages sent before the destruction. No later message may be lost.
         return Bound(max=0.0)
     return bound

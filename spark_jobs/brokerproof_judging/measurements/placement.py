@@ -1,4 +1,4 @@
-"""Whether copies, reads and owners were in the regions that the topology and the scenario demand."""
+"""Measures whether copies, reads and owners were in the regions that the topology and the scenario demand."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ AT_END = "end"
 def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     """Yield, by moment, the number of log segments without a copy in a region that they had to span.
 
-    It reads the table `copies`. At the moment `end`, the number is null unless the copies of every log were asked for
-    after the last fault was undone.
+    The numbers come from the table `copies`. At the moment `end`, the number is null unless the copies of every log
+    were asked for after the last fault was undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
@@ -55,7 +55,7 @@ def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
 
 
 def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str, int], int]) -> str | None:
-    """Return the reason why the copies at the end are not known, None if they are known."""
+    """Return the reason why the copies at the end are not known; None if they are known."""
     settled_us = times.settled_us
     if settled_us is None:
         return f"nothing proves that every fault was undone: {times.undone.why}"
@@ -73,7 +73,7 @@ def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str
 def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
     """Return the number of under-replicated segments of all clusters at their last samples.
 
-    It is null unless each of these samples was taken after the last undo, and not long before the sampling ended.
+    It is null unless each of these samples was taken after the last undo and within `SILENCE_US` of the last sample.
     """
 
     def make(value: float | None, evidence: str) -> MeasuredValue:
@@ -98,8 +98,8 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     """Yield, by phase and for the read-back, the share of bytes read from disks by nodes in the owner's region.
 
     The bytes that a node read between two samples count for the phase that the later sample is in. They count for the
-    read-back if the time between the samples touches it. The owner is the last one sampled by then. If nodes of two
-    regions own topics of a cluster, the reader is unknown, and the bytes are not counted.
+    read-back if the time between the samples touches it. The owner is the one that was known at the later sample. If
+    nodes of two regions own topics of a cluster, the reader is unknown, and the bytes are left out.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -112,7 +112,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
             continue
         cluster, region = run.topology.cluster_of(node), run.topology.nodes[node].region
         for (before, low), (at, high) in pairwise(values):
-            # If the counter went down, the node was started again and counted from 0.
+            # If the counter went down, the node was restarted and counted from 0.
             count = int(float(high)) - int(float(low))
             count = int(float(high)) if count < 0 else count
             reader = owners.find_region(cluster, at)
@@ -132,8 +132,8 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield, by phase with an expected region of the owner, the share of samples with the owner in it.
 
-    A sample counts if it names a node, in the last third of the phase. It must also come after the last fault that took
-    effect or recovered in the phase. The value is null if a partition has no such sample.
+    A sample counts if it names a node and is in the last third of the phase. The sample must also come after the last
+    fault that took effect or recovered in the phase. The value is null if a partition has no such sample.
     """
     for phase, region in run.scenario.owner.by_phase.items():
         span = times.phases.get(phase)
@@ -166,7 +166,7 @@ def _find_owners(run: Run, samples: Samples) -> dict[str, Series]:
 
 
 class _OwnerRegions:
-    """The region of the owners of a cluster's topics, at any moment."""
+    """The region in which the owners of a cluster's topics were, at any moment."""
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
@@ -177,7 +177,7 @@ class _OwnerRegions:
                     self._series[cluster].append(here)
 
     def find_region(self, cluster: str, at_us: int) -> str | None:
-        """Return the region, None if it is unknown or if there are several."""
+        """Return the region; None if it is unknown or if there are several."""
         regions = set()
         for series in self._series[cluster]:
             index = bisect_right(series, at_us, key=lambda each: each[0])

@@ -1,4 +1,4 @@
-"""Latency and rate of publishing in each phase, and latency while a fault slowed clients down."""
+"""Measures latency and rate of publishing in each phase, and latency while a fault slowed clients down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
     """Yield the latency from schedule to first ack, and the share of the schedule that was acked.
 
     Both are measured for each phase, and the latency also for the time of each fault that slows clients down. If
-    several clusters are published to, each also has a latency of its own, as `PHASE/CLUSTER` and `FAULT/CLUSTER`.
+    messages are published to several clusters, each cluster also has its own latency, as `PHASE/CLUSTER` and
+    `FAULT/CLUSTER`.
 
     A message belongs to the time in which it was scheduled. The latency of a message that was never acked lasts until
     the end of the load. The schedule is the target rate times the phase's length, so a message without an attempt
@@ -55,7 +56,6 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
 
 
 def convert_to_ms(latency_us: float | None) -> float | None:
-    """Return a latency in ms, None for None."""
     return None if latency_us is None else latency_us / 1000
 
 
@@ -70,7 +70,7 @@ def _describe_messages(row: Row | None) -> str:
 def _find_latencies(
     messages: DataFrame, times: Mapping[str, Span], load_end_us: int, standstills: Times, *, apart: bool
 ) -> dict[tuple[str, str | None], Row]:
-    """Return, by (time, home), the messages, the acked ones, the quantiles and the longest latency, in µs.
+    """Return, by (time, home), the numbers of all and of acked messages, and the latency's quantiles and maximum in µs.
 
     Home None covers all homes. If `apart`, each home has a row too.
     """
@@ -92,10 +92,10 @@ def _find_latencies(
         .agg(
             F.count("*").alias("messages"),
             F.count_if("acked").alias("acked"),
-            # Exact to 1/10,000 of the rank. Unlike for the exact quantile, memory does not grow with the messages.
+            # Exact to 1/10,000 of the rank. For an exact quantile, memory would grow with the number of messages.
             F.percentile_approx("latency", [0.5, 0.99], 10_000).alias("quantiles"),
             F.max("latency").alias("longest"),
-            # The same if the messages that a standstill may have delayed had no latency.
+            # The same, with a latency of 0 for each message that a standstill may have delayed.
             F.percentile_approx(proven, [0.5, 0.99], 10_000).alias("proven"),
             F.max(proven).alias("longest_proven"),
         )
@@ -105,5 +105,5 @@ def _find_latencies(
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:
-    """Return the rows of `messages` about the log of the message's home: one a message."""
+    """Return the rows of `messages` about the log of the message's home, one row for each message."""
     return messages.filter("subscription IS NULL AND cluster = home")

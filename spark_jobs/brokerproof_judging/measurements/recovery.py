@@ -1,4 +1,4 @@
-"""Losses and recovery times of each fault: all metrics with one value for each fault."""
+"""Measures losses and recovery times of each fault: all metrics with one value for each fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_per_
 def measure_faults(
     run: Run, times: RunTimes, samples: Samples, events: ClientEvents, messages: DataFrame
 ) -> Iterator[MeasuredValue]:
-    """Yield each metric of each fault, null with the reason if it could not be measured.
+    """Yield each metric of each fault. If a metric could not be measured, its value is null, with the reason.
 
     `messages` is the table of judged messages.
     """
@@ -50,7 +50,7 @@ def measure_faults(
 
 
 def _list_metrics(run: Run, fault: str) -> Iterator[str]:
-    """Return the metrics of a fault. Only a fault that wipes disks has `lost_later_messages`."""
+    """Yield the metrics of a fault. Only a fault that wipes disks has `lost_later_messages`."""
     destroys = fault in list_destroying_faults(run.scenario)
     return (name for name in FAULT_METRICS if destroys or METRICS[name].subject != "destroying fault")
 

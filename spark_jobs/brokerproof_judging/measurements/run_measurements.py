@@ -1,4 +1,4 @@
-"""All measurements of a run. A new measurement yields its values here."""
+"""Takes all measurements of a run. A new measurement yields its values here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the phases of a run began and its faults took effect."""
+"""Reads when the phases of a run began and when its faults took effect."""
 
 from __future__ import annotations
 
@@ -32,11 +32,9 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
         return (self.end_us - self.start_us) / 1e6
 
     def holds(self, at_us: int) -> bool:
-        """Whether a moment is in it."""
         return self.start_us <= at_us < self.end_us
 
 
@@ -44,11 +42,11 @@ class Span:
 class EffectiveFault:
     """A fault that took effect while the load was steady or later.
 
-    `span` goes from its effect to the effect of the next fault, which is `cut_off_by`, or to the load's end.
-    `client_span` goes from its injection to the injection of the next fault, `next_injected`, or to the load's end. It
-    begins earlier, because a graceful stop takes the topic away before it takes effect. `slowed` goes from its effect
-    to its healing, and is None if the fault does not slow clients down. `recovered_us` is when its targets were
-    healthy again, None if they never were. `leaves_nodes` is true if its targets go on serving.
+    `span` goes from its effect to the effect of the next fault, `cut_off_by`, or to the load's end. `client_span` goes
+    from its injection to the injection of the next fault, `next_injected`, or to the load's end. `client_span` begins
+    earlier, because a graceful stop takes the topic away before it takes effect. `slowed` goes from the effect to the
+    healing; None if the fault does not slow clients down. `recovered_us` is the time at which the targets were healthy
+    again; None if they never were. `leaves_nodes` is true if the targets go on serving.
     """
 
     name: str
@@ -62,11 +60,11 @@ class EffectiveFault:
     leaves_nodes: bool = False
 
     def seconds_until(self, at_us: int) -> float:
-        """The seconds from the effect to a moment."""
+        """Return the seconds from the effect to a moment."""
         return (at_us - self.span.start_us) / 1e6
 
     def seconds_since_injection(self, at_us: int) -> float:
-        """The seconds from the injection to a moment."""
+        """Return the seconds from the injection to a moment."""
         return (at_us - self.client_span.start_us) / 1e6
 
 
@@ -80,41 +78,41 @@ class IneffectiveFault:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTimes:
-    """The phases by name, none if the load never became steady, and the faults.
+    """The phases of a run, by name, and its faults. If the load never became steady, there are no phases.
 
-    Faults that help the cluster to recover (a start of standby nodes) are left out: they are a part of recovery.
+    A fault that helps the cluster to recover, such as a start of standby nodes, is a part of recovery and left out.
     """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
     effective: tuple[EffectiveFault, ...] = ()
     ineffective: tuple[IneffectiveFault, ...] = ()
-    # Every moment in microseconds at which a fault, also one that helps, took effect or recovered.
+    # Every moment in microseconds at which a fault took effect or recovered, including faults that help.
     changes_us: tuple[int, ...] = ()
     undone: Proof = NO_RECORD
-    # By node, when a fault kept it down or it was on standby.
+    # By node, the times in which a fault kept it down or it was on standby.
     down: Mapping[str, Sequence[Span]] = field(default_factory=dict)
 
     @property
     def load(self) -> Span:
-        """From the steady phase's start to the load's end. Raises KeyError if the load never became steady."""
+        """The time from the steady phase's start to the load's end. Raises KeyError if the load never became steady."""
         return Span(start_us=self.phases[Phase.STEADY].start_us, end_us=self.phases[Phase.RECOVERY].end_us)
 
     @property
     def settled_us(self) -> int | None:
-        """The last moment, in microseconds, at which a fault took effect or recovered; None without a proven undo.
+        """The last moment, in microseconds, at which a fault took effect or recovered; None if the undo is not proven.
 
-        A state at the end needs a sample after this moment. In a run without faults it is the last phase's start.
+        A state at the end needs a sample after this moment. In a run without faults, it is the start of the last phase.
         """
         last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
 
     @property
     def slowed(self) -> dict[str, Span]:
-        """By fault that slows clients down, the time in which it did."""
+        """The time in which a fault slowed clients down, by the fault's name."""
         return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
 
     def name_phase(self, at_us: Column) -> Column:
-        """Return the name of the phase that a moment is in, null if it is in no phase."""
+        """Return the name of the phase that a moment is in; null if it is in no phase."""
         phase = F.lit(None).cast("string")
         for name, span in self.phases.items():
             phase = F.when((at_us >= span.start_us) & (at_us < span.end_us), name).otherwise(phase)
@@ -128,7 +126,7 @@ def read_run_times(run: Run) -> RunTimes:
     spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
     phases: dict[str, Span] = dict(zip(Phase, spans, strict=True)) if spans else {}
     courses = read_fault_courses(run)
-    # A kind that the registry lacks counts as harmful.
+    # A kind of fault that the registry lacks counts as harmful.
     kinds = {name: FAULT_KINDS.get(course.kind, FaultKind) for name, course in courses.items()}
     harmful = {name: course for name, course in courses.items() if not kinds[name].helps}
     effects = {course.effective_at: name for name, course in harmful.items() if course.effective_at is not None}
@@ -171,7 +169,7 @@ def read_run_times(run: Run) -> RunTimes:
 
 
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:
-    """Return, by node, when a fault kept it down or it was on standby, until a fault that helps started it."""
+    """Return, by node, the times in which a fault kept it down or it was on standby. Its start ends such a time."""
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]
     for course in courses:

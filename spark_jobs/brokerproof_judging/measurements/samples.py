@@ -22,7 +22,7 @@ from brokerproof.systems.roles import is_listed, list_nodes_that, list_roles_tha
 
 Series = list[tuple[int, str]]
 
-# A source is sampled twice a second. One that is silent for longer than this may have changed meanwhile.
+# A source is sampled twice a second. If a source is silent for longer than this, it may have changed meanwhile.
 SILENCE_US = 5_000_000
 
 
@@ -31,9 +31,8 @@ class Samples:
     """The samples of each (source, metric), in order of time.
 
     `series` has (time in µs, value) of each. A sample without a value is left out, because its source gave no answer.
-    `expected` has each series that must have samples. `silences`
-    are the times in µs, longer than `SILENCE_US`, in which the monitor took no sample of any source. `last_us` is the
-    time of the last sample.
+    `expected` names each series that must have samples. `silences` are the times in µs, longer than `SILENCE_US`, in
+    which the monitor took no sample of any source. `last_us` is the time of the last sample.
     """
 
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Samples:
 
 
 def list_expected_series(run: Run) -> list[tuple[str, str]]:
-    """Return (source, metric) of each series that is sampled all the time, given the system's abilities."""
+    """Return (source, metric) of each series that is sampled all the time and that the system is able to show."""
     system, abilities = find_system(run.topology), list_abilities(run)
     topology, workload = run.topology, run.scenario.workload
     found: list[tuple[str, str]] = []
@@ -84,7 +83,7 @@ def list_expected_series(run: Run) -> list[tuple[str, str]]:
 def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:
     """Return (source, metric) of each subscription's backlog in its first cluster, and of each way's backlog.
 
-    In the cluster that a subscription moves to, it is created late or never, so its backlog is not expected there.
+    A subscription is created late or never in the cluster that it moves to, so no backlog is expected there.
     """
     topology, workload = run.topology, run.scenario.workload
     subscriptions = [
@@ -103,7 +102,6 @@ def _make_topic_source(run: Run, cluster: str) -> str:
 
 
 def read_samples(run: Run) -> Samples:
-    """Read the samples of a run."""
     series: dict[tuple[str, str], Series] = defaultdict(list)
     taken: set[int] = set()
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):

@@ -1,4 +1,4 @@
-"""The longest gap between samples: Brokerproof's own error in every value that is measured from samples."""
+"""Measures the longest gap between samples, which is Brokerproof's own error in values measured from samples."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SAMPLED = (Source.CLUSTER, Source.TOPIC, Source.NODE)
 def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
     """Return the longest time between two samples of one source and metric, from steady to the end of consuming.
 
-    A node need not answer while faults keep it down. A cluster need not answer while they keep down all its nodes that
-    serve, or all that store. If an expected series has no sample, the value is null: the gap's length is not known, and
-    the gap is a defect of the instrument. For the same reason, a gap that is longer than its bound allows has no value.
+    A node need not answer while faults keep it down. A cluster need not answer while all its nodes that serve, or all
+    that store, are down. If an expected series has no sample, the value is null, because the gap's length is not known.
+    If a gap is longer than its bound allows, the value is null too, because the instrument is to blame for it.
     """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)
@@ -33,7 +33,7 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
     start = times.phases[Phase.STEADY].start_us
     end = max(consumed.at if consumed else 0, times.phases[Phase.RECOVERY].end_us)
     expected = list_expected_series(run)
-    # Other series come and go, such as the backlog of a subscription that moves. They count between their samples.
+    # Other series come and go, such as the backlog of a subscription that moves. They count from first to last sample.
     others = [key for key in samples.series if key not in expected and split_name(key[0])[0] in _SAMPLED]
     gaps: dict[str, list[tuple[float, str]]] = {}
     for source, metric in [*expected, *others]:
@@ -84,7 +84,7 @@ def _intersect(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
 
 
 def _measure_rest(span: Span, silent: Iterable[Span]) -> int:
-    """Return the microseconds of a span in which no span of `silent` lies."""
+    """Return the microseconds of a span that no span of `silent` covers."""
     rest, reached = 0, span.start_us
     for other in sorted(silent, key=lambda other: other.start_us):
         rest += max(0, min(other.start_us, span.end_us) - reached)

@@ -1,4 +1,4 @@
-"""The times in which a client under test itself stood still, so that it may have caused what is measured of it."""
+"""Reads the times in which a client under test stood still, because it may then have caused measured delays itself."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Times = Mapping[str, Sequence[tuple[int, int]]]
 class Standstills:
     """The standstills that delay acks, by producer, and those that delay deliveries, by subscription.
 
-    A producer may delay the deliveries of every subscription, and a consumer those of its own. `of_consumers` has those
-    of consumers alone.
+    A producer may delay the deliveries of every subscription, and a consumer those of its own subscription.
+    `of_consumers` has only the standstills of consumers, by subscription.
     """
 
     of_acks: Times = field(default_factory=dict)
@@ -48,7 +48,7 @@ def read_standstills(run: Run) -> Standstills:
 
 
 def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
-    """Return the last moment until `end_us` in µs that lies in none of `causes`."""
+    """Return `end_us`, or the start of the earliest of `causes` that `end_us` is in. Times are in µs."""
     return min([end_us, *(begin for begin, until in causes if begin < end_us <= until)])
 
 
@@ -69,9 +69,9 @@ def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: 
 def cut_out_own(
     spark: SparkSession, times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0
 ) -> DataFrame:
-    """Return `times` (`start`, `end` in µs) without what standstills of `client` may have caused, so a row may be cut.
+    """Return `times` (`start`, `end` in µs) without the parts that standstills of `client` may have caused.
 
-    `lead_us` is the least time for which a standstill may have caused something after its end.
+    A row may be shortened, split or removed. A standstill has effects for at least `lead_us` after its end.
     """
     rows = []
     for name, each in standstills.items():
@@ -97,10 +97,10 @@ def cut_out_own(
 
 
 def list_causes(standstills: Iterable[tuple[int, int]], lead_us: int = 0) -> list[tuple[int, int]]:
-    """Return the times in µs in which standstills may be the cause of what is late, in order and apart.
+    """Return the times in µs in which standstills may make messages late, in order and without overlaps.
 
-    Such a time begins with the standstill. Afterwards the client works off what came due meanwhile, which may take the
-    same time again, and takes at least `lead_us`.
+    Such a time begins with the standstill. After the standstill, the client works off the messages that came due
+    meanwhile. This may take the same time again, and at least `lead_us`.
     """
     found: list[tuple[int, int]] = []
     for begin, end in sorted(standstills):

@@ -1,6 +1,7 @@
-"""Estimates of an event after a fault: when it came, or that it had not come by the last sample.
+"""Estimates when an event came after a fault, or that it had not come by the last sample.
 
-If another fault cuts this one off, only samples before the other's effect count: later ones measure both.
+If another fault cuts this one off, only samples before the other fault's effect count, because later samples measure
+both faults.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None 
 
 
 def find_end(levels: Levels) -> int | None:
-    """Return the moment of the first low sample after the last high one, None if there is none."""
+    """Return the moment of the first low sample after the last high one; None if there is none."""
     last_high = max((number for number, (_, level) in enumerate(levels) if level is Level.HIGH), default=-1)
     return next((at for at, level in levels[last_high + 1 :] if level is Level.LOW), None)
 
 
 def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int) -> str:
-    """Return an addition to the evidence of an end: the last raised sample after it; empty if none."""
+    """Return an addition to the evidence of an end: the last raised sample after the end. It is empty without one."""
     raised = [at for samples in levels for at, level in samples if level is Level.RAISED and at > end_us]
     return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
@@ -57,7 +58,7 @@ def read_time_until_low(
     ended: str,
     standstills: Sequence[tuple[int, int]] = (),
 ) -> Estimate | None:
-    """Return the time from the effect until every high value was low again, None if no value was high.
+    """Return the time from the effect until every high value was low again; None if no value was high.
 
     `levels` has the samples after the effect, by source. If a source has no sample, or none at the end, the time is
     unknown. `standstills` are those of clients that may keep a value high.
@@ -78,7 +79,7 @@ def read_time_until_low(
 
 
 def is_silent(samples: Samples, fault: EffectiveFault, values: Sequence[tuple[int, object]]) -> bool:
-    """Whether a source has no sample, or was silent for long when the fault's span or the sampling ended."""
+    """Whether a source has no sample in the last `SILENCE_US` before the fault's span or the sampling ended."""
     return not values or min(fault.span.end_us, samples.last_us) - values[-1][0] > SILENCE_US
 
 
@@ -93,11 +94,11 @@ def read_arrival(
 ) -> Estimate:
     """Return the time from the effect, or from `since_us`, to the first sample that shows an event.
 
-    If the monitor itself took no sample for long before that one, the event may have come in that time. So it may if
-    one of `standstills`, those of clients, delayed it.
+    The value is "at most" if the event may have come earlier. The monitor may have taken no sample for some time before
+    that sample, or one of the clients' `standstills` may have delayed the event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
-    # A source answers within a second after the silence.
+    # A source may need a second for its answer after the silence.
     silences = [(begin, end + _SECOND_US) for begin, end in samples.silences]
     heard_us = find_proven_end(silences, at_us)
     proven_us = find_proven_end([*silences, *list_causes(standstills)], at_us)

@@ -1,7 +1,7 @@
 """Finds anomalies that show only when messages are compared: a shared position, a log that went back, wrong order.
 
-Spark selects the rows to compare and brings those of several messages into one part. A query in `sql/anomalies/` finds
-the anomaly in each part.
+Spark selects the rows, and moves rows that must be compared into one part. A query in `sql/anomalies/` finds the
+anomaly in each part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from brokerproof_judging.partitioned_sql import Parts, work_on_parts
 _LOG = ("cluster", "topic", "partition")
 _PLACE_IN_LOG = (*_LOG, *POSITION)
 _SECOND = (*_LOG, "second")
-# Messages without a key are one group, because a producer without keys is promised the same order as one key.
+# A producer's messages without a key are one group, because their order is promised like the order of one key.
 _KEY = ("cluster", "topic", "subscription", "partition", "who", "key")
 
 _SECOND_US = 1_000_000
@@ -83,7 +83,7 @@ def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Duck
 def _select_named_positions(compared: ComparisonInput) -> DataFrame:
     """Return every position that an ack named, at which a message is stored, or from which it was delivered.
 
-    Deliveries from a position at which the message is stored add no position, so only the others are included.
+    A delivery from a position at which the message is stored adds no position, so only other deliveries are included.
     """
     columns = [*_PLACE_IN_LOG, "who", "number", "subscription"]
     in_log = F.lit(IN_LOG).alias("subscription")
@@ -101,12 +101,12 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
     """Return the times at which acked attempts were sent and settled, by second.
 
-    An ack that was settled before its attempt was sent was recorded while the clock was set back. Its times are not
-    known, so its attempt is left out of every comparison.
+    If an ack was settled before its attempt was sent, the clock was set back between the two. Its times are not known,
+    so its attempt is left out of every comparison.
 
     An attempt is compared with every ack that was settled more than the clocks' error before it was sent. The highest
-    position of these acks is a running maximum over time. So that no task has to read a whole log, each second of the
-    log is compared separately, and begins with the maximum of all earlier seconds.
+    position of these acks is a running maximum over time. Each second of the log is compared separately and begins with
+    the maximum of all earlier seconds. So no task has to read a whole log.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")
@@ -122,7 +122,7 @@ def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
 
 def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
     """Return, for each second of a log with an event, the highest position that was settled before that second."""
-    # Each task first finds its own maximum for a second, so that few rows are left to group.
+    # Each task first finds its own maximum for each second, so that few rows are left to group.
     some = work_on_parts(
         events.select("kind", *_SECOND, *POSITION),
         _find_highest_by_second,

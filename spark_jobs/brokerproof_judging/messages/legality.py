@@ -20,7 +20,7 @@ _SCHEMA = pa.schema([("cluster", pa.string()), ("subscription", pa.string()), ("
 
 
 def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
-    """Return (cluster, subscription, forbidden anomalies) of every subscription.
+    """Return a table with (cluster, subscription, forbidden anomalies) of every subscription.
 
     The row without a cluster is the rule for every other place: logs, and subscriptions that the scenario lacks.
     """
@@ -36,9 +36,9 @@ def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
 def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
     """Return (cluster, time of effect, time of healing) for each cluster that the scenario declares as destroyed.
 
-    The times are those of the last fault that destroyed a node of the cluster that stores messages, in µs, plus the
-    clocks' error. The time of healing is None if the fault was not healed. A cluster without such a fault that took
-    effect is left out, so no anomaly is excused there.
+    The times, in µs, are those of the last fault that destroyed a storing node of the cluster, plus the clocks' error.
+    The time of healing is None if the fault was not healed. If no such fault took effect, the cluster is left out, so
+    no anomaly is excused there.
     """
     destroying = list_destroying_faults(run.scenario)
     courses = [course for name, course in read_fault_courses(run).items() if name in destroying]
@@ -58,7 +58,7 @@ def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
 
 
 def list_loosened(scenario: Scenario) -> pa.Table:
-    """Return what the scenario loosens, as (anomaly, outcome, home, subscription). Null matches any value."""
+    """Return a table with each anomaly that the scenario loosens, and for which messages. Null matches any value."""
     rows = [(str(anomaly), each.outcome, each.home, each.subscription) for anomaly, each in scenario.loosen.items()]
     return make_small_table("anomaly string, outcome string, home string, subscription string", rows)
 

@@ -1,4 +1,4 @@
-"""The names of the columns that identify a message and a place. All of judging shares them.
+"""The names of the columns that identify a message and a place, for all of judging.
 
 `sql/macros.sql` has the SQL that reads `who` and `number`.
 """
@@ -27,8 +27,8 @@ _NAMELESS_MARK = "\u0001"
 def name_messages(frame: DataFrame) -> DataFrame:
     """Return the frame with the columns `who` and `number`, which are never null, and with uniform positions.
 
-    `who` and `number` are producer and seq; a message without them gets a name made of its position. The batch index is
-    -1 outside a batch. A negative segment, the answer to a deduplicated retry, is no position and becomes null.
+    `who` and `number` are producer and seq. If a message lacks one of these, `who` is made of its position. The batch
+    index is -1 outside a batch. A negative segment, the answer to a deduplicated retry, is no position, so it is null.
     """
     there = F.col("segment") >= 0
     positioned = frame.withColumns(

@@ -1,8 +1,8 @@
 """Derives the facts about every message at every place, and the anomalies that these facts show.
 
 A message's places are those that it had to reach and those at which it was found. Part by part, `sql/log_facts.sql` and
-`sql/subscription_facts.sql` join the publishes, the findings at the place and the proofs about the place. Later,
-comparisons.py reads the places written here to find anomalies that show only when messages are compared.
+`sql/subscription_facts.sql` join the publishes, the copies or deliveries at a place and the proofs about the place.
+Later, comparisons.py reads these places to find anomalies that show only when messages are compared.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ PLACES = pa.schema(
         ("copies", pa.int32()),
         ("deliveries", pa.int32()),
         ("first_received_at", pa.int64()),
-        # When the subscription first got it from the position that it got it from last.
+        # The last time at which the subscription got the message from a position for the first time.
         ("last_position_at", pa.int64()),
         # The position of the first copy in a log, or of the first delivery to a subscription.
         ("segment", pa.int64()),
         ("offset", pa.int64()),
         ("batch_index", pa.int32()),
         ("recovered", pa.bool_()),
-        # The position of a published message's first copy by which order is judged, null if there is no order to judge.
+        # The position of a published message's first copy. Order is judged by it; null if the message has no order.
         ("stored_partition", pa.int32()),
         ("stored_segment", pa.int64()),
         ("stored_offset", pa.int64()),
@@ -57,7 +57,7 @@ PLACES = pa.schema(
         ("consumer", pa.string()),
         ("incarnation", pa.int32()),
         ("arrival", pa.int64()),
-        # Positions from which a subscription got it although its cluster does not store it there.
+        # Positions from which a subscription got the message although its cluster does not store the message there.
         (
             "positions_elsewhere",
             pa.list_(
@@ -71,7 +71,7 @@ PLACES = pa.schema(
                 )
             ),
         ),
-        # The first delivery from one of these, and the last one from one that a log read to its end lacks.
+        # The first delivery from such a position, and the last from such a position of a log that was read to its end.
         ("elsewhere_from", pa.int64()),
         ("elsewhere_until", pa.int64()),
     ]

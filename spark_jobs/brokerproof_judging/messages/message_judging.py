@@ -33,7 +33,7 @@ def start_judging_workers(spark: SparkSession) -> None:
 class MessageJudging:
     """Judges the messages of a run: first `work_out_facts`, then `write_tables`.
 
-    Both write through `replacement`: the intermediate tables, `messages` and `anomalies`.
+    Both write their tables through `replacement`: intermediate tables, `messages` and `anomalies`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Finds gaps and contradictions in the record of publishes. If there are any, no message can be called missing.
 
-A part's summary also counts the rows of each client and of each log. client_counts.py compares them with what the
-clients and the logs' readers counted.
+A part's summary also counts the rows of each client and of each log. client_counts.py compares these numbers with the
+numbers that the clients and the logs' readers counted themselves.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from brokerproof_judging.database import DuckDB
 
-# Examples in a sentence.
+# The most examples in one sentence.
 _SHOWN = 3
 
-# Each producer, with its number of messages, and their lowest and highest seq.
+# Each producer's number of messages, and their lowest and highest seq.
 _PRODUCERS = "SELECT who, count(*), min(number), max(number) FROM published GROUP BY who"
 
-# Each client's number of rows, by the columns in which the clients' own counts differ.
+# Each client's number of rows, by the columns that tell the clients and their own counts apart.
 _ATTEMPTS = """
     SELECT coalesce(producer_of(who), 'an unnamed producer'), coalesce(epoch, 0), outcome, count(*)
     FROM publishes
@@ -25,14 +25,14 @@ _ATTEMPTS = """
 """
 _DELIVERIES = "SELECT cluster, subscription, consumer, incarnation, count(*) FROM deliveries GROUP BY ALL"
 
-# Each log's number of rows. A position that was read twice is two rows, and its reader counted two messages.
+# Each log's number of rows. If a position was read twice, it has two rows, and the reader counted two messages.
 _STORED = "SELECT cluster, topic, coalesce(partition, -1), count(*) FROM stored GROUP BY ALL"
 
 # Every log that messages had to reach. A message that was neither acked nor found has no known partition.
 _LOGS = "SELECT DISTINCT home, cluster, topic, partition FROM log_facts WHERE required AND partition IS NOT NULL"
 
-# The shortest time from a message's sending to its first delivery. Of several attempts, it is not known which one was
-# delivered.
+# The shortest time from a message's sending to its first delivery. Messages with several attempts are left out, because
+# it is not known which attempt was delivered.
 _LEAST_DELAY = "SELECT min(first_delivery.received_at - sent_at) FROM subscription_facts WHERE attempts = 1"
 
 # Two rows for one attempt mean that the load ran twice or recorded twice.
@@ -64,20 +64,21 @@ class PartSummary:
     deliveries: list[tuple[str, str, str, int | None, int]]
     # (home, cluster, topic, partition)
     logs: list[tuple[str, str, str, int]]
-    # Up to four examples.
+    # At most four examples.
     recorded_twice: list[str]
-    # One example of each, None if there is none.
+    # One example of a message with two homes, payloads or keys; None without one.
     two_homes: str | None
     two_payloads: str | None
     two_keys: str | None
     # (cluster, topic, partition, rows of `stored`)
     stored: list[tuple[str, str, int, int]] = field(default_factory=list)
-    # Microseconds; negative if the clocks of two hosts differ by more. None if no message was delivered.
+    # Negative if the clocks of two hosts differ by more than the delay. None if no message with one attempt was
+    # delivered.
     least_delay_us: int | None = None
 
 
 def summarize_part(connection: DuckDB) -> PartSummary:
-    """Return the summary of a part, from its records, and the facts about its messages, logs and subscriptions."""
+    """Return the summary of a part whose records and facts are in the database."""
     (two_homes,), (two_payloads,), (two_keys,), (least_delay_us,) = (
         connection.execute(query).fetchone() or (None,)
         for query in (_TWO_HOMES, _TWO_PAYLOADS, _TWO_KEYS, _LEAST_DELAY)
@@ -121,7 +122,7 @@ def find_problems(summaries: Iterable[PartSummary]) -> Iterator[str]:
 
 
 def find_least_delay(summaries: Iterable[PartSummary]) -> int | None:
-    """Return the shortest time from a message's sending to its first delivery; None if none was delivered."""
+    """Return the smallest `least_delay_us` of all parts; None if no part has one."""
     return min((each.least_delay_us for each in summaries if each.least_delay_us is not None), default=None)
 
 

@@ -54,7 +54,7 @@ class ResultTablesOfPart:
     def __call__(self, part: int, connection: DuckDB) -> Batches:
         """Yield one row: the part's number, and its counts as JSON.
 
-        Raises RunError if a comparison found an anomaly at a place that no fact is about.
+        Raises RunError if a comparison found an anomaly at a place without facts.
         """
         self._prepare(part, connection)
         connection.execute(read_query("findings"))

@@ -36,7 +36,7 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
 
 
 def separate_records(connection: DuckDB) -> None:
-    """Create a view of the united records in `rows` for each table, under the table's name."""
+    """Create a view for each of the three tables, under its name, with its rows of the united table `rows`."""
     for kind, table in enumerate(_KINDS):
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
 

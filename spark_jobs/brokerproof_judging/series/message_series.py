@@ -1,6 +1,6 @@
 """Makes series of the rates and latencies of publishing and of delivery.
 
-Spark counts. The driver gets only one row for each step and cluster or subscription.
+Spark counts the messages. The driver gets only one row for each step and cluster or subscription.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from brokerproof_judging.series.time_steps import TimeSteps
 from brokerproof_judging.table_io import read_table
 
-# Kinds of events. The others are the outcomes of messages, which are counted at the time of the schedule.
+# Kinds of events. The other kinds are the outcomes of messages, which are counted at their scheduled times.
 _ACKS, _DELIVERIES, _RECEIPTS = "acks", "deliveries", "receipts"
 
 # Rows by kind of event, then by (cluster, subscription), then by step.

@@ -18,7 +18,7 @@ Sample = tuple[int, str]
 
 def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, ...], tuple[OwnerChange, ...]]:
     """Return the series of the metrics in `CURVES`, and the changes of topic owners."""
-    # By source and metric, the last sample of each step. The others are dropped.
+    # By source and metric, the last sample of each step. Earlier samples of the step are dropped.
     last: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
     owners: dict[str, list[tuple[int, str | None]]] = defaultdict(list)
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):

@@ -11,7 +11,7 @@ from brokerproof.run.records import PhaseTimes, StepSeconds, read_record
 MOST_STEPS = 1500
 # Lengths of a step that are easy to read on an axis, in seconds.
 _LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
-# The time shown before the load is steady, in seconds.
+# The seconds that are shown before the load is steady.
 _LEAD_S = 10
 
 
@@ -33,13 +33,16 @@ class TimeSteps:
         return self.start_us + self.count * self.step_us
 
     def find(self, at_us: int) -> int | None:
-        """Return the number of the step that contains `at_us`, None if no step does."""
+        """Return the number of the step that contains `at_us`; None if no step does."""
         number = (at_us - self.start_us) // self.step_us
         return number if 0 <= number < self.count else None
 
 
 def choose_time_steps(run: Run) -> TimeSteps | None:
-    """Return steps from `_LEAD_S` before the load was steady to the end of load and consume; None if neither began."""
+    """Return the steps until load and consume ended; None if no time of them is recorded.
+
+    They begin `_LEAD_S` before the load was steady. If the load never was, they begin with the first of the two jobs.
+    """
     phases = read_record(run, PhaseTimes)
     jobs = [one for name in ("load", "consume") if (one := read_record(run, StepSeconds, name)) is not None]
     if not jobs and phases is None:
@@ -53,7 +56,7 @@ def choose_time_steps(run: Run) -> TimeSteps | None:
 
 
 def make_time_steps(start_us: int, end_us: int) -> TimeSteps:
-    """Return at most `MOST_STEPS` steps that begin at a whole second and cover the time from `start_us` to `end_us`."""
+    """Return at most `MOST_STEPS` steps that begin at a whole second and cover `start_us` to `end_us`."""
     start_us -= start_us % 1_000_000
     seconds = max(1, -(-(end_us - start_us) // 1_000_000))
     step_s = next((length for length in _LENGTHS if seconds <= length * MOST_STEPS), None)

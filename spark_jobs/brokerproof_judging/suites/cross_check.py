@@ -52,7 +52,7 @@ def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run
 
 
 def _list_places(run: Run) -> list[tuple[str, str | None]]:
-    """Return the places that the scenario names; replication adds more."""
+    """Return the places that the scenario names. Replication may add other places."""
     first = next(iter(run.topology.clusters))
     workload = run.scenario.workload
     logs: list[tuple[str, str | None]] = [(cluster, None) for cluster in workload.produce_on or [first]]
@@ -79,12 +79,12 @@ def doubt_measurements(
 
 
 def list_suites_measured(file: SuiteFile) -> list[Suite]:
-    """Return the suites that the metrics of a file belong to: the file's own, unless it is a user's."""
+    """Return the suites of the metrics in a file. Only a user's file may have metrics of another suite."""
     return list(dict.fromkeys(METRICS[written.name].suite for written in file.expectations))
 
 
 def _doubt_suite(row: MeasurementRow, suite: Suite) -> Iterator[str]:
-    """Yield a reason if a measurement's metric does not exist, or is filed under a wrong suite."""
+    """Yield a reason for doubt if a measurement's metric does not exist, or is filed under a wrong suite."""
     metric = METRICS.get(row["metric"])
     if metric is None and row["suite"] not in (None, Suite.PLACEMENT, Suite.RECOVERY):
         yield f"`{row['metric']}` belongs to no suite that there is, `{row['suite']}`"
@@ -119,7 +119,7 @@ def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario)
     for row in rows:
         bound = scenario.bound(name, row["subject"] or "")
         if name == "owner_in_region" and bound is None and row["minimum"] is None:
-            # It is measured only if the scenario names a region under `owner`, which is a demand.
+            # This metric is measured only if the scenario names a region under `owner`, which is a demand.
             yield f"`{name}` of `{row['subject']}` came without a minimum"
         if bound and (bound.min, bound.max) != (row["minimum"], row["maximum"]):
             yield (

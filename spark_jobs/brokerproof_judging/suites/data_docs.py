@@ -1,7 +1,7 @@
-"""The pages that Great Expectations builds about its validations, made readable without any other host.
+"""Makes the pages that Great Expectations builds about its validations readable without other hosts.
 
-As the library builds them, they load scripts and styles from nine hosts, and the index is blank without these. So all
-references to other hosts and all scripts are removed, a small style sheet is added, and the index becomes plain links.
+The library's pages load scripts and styles from nine hosts, and the index is blank without these. So all references to
+other hosts and all scripts are removed, a small style sheet is added, and the index becomes plain links.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ValidationPage:
 
 
 def make_offline(site: Path, title: str, pages: Sequence[ValidationPage]) -> None:
-    """Rewrite every page of a site, and its index as links to `pages`. `title` names the run and its scenario."""
+    """Rewrite every page of a site, and make its index links to `pages`. `title` names the run and its scenario."""
     for file in site.rglob("*.html"):
         file.write_text(rewrite_page(file.read_text(encoding="utf-8"), title), encoding="utf-8")
     (site / "index.html").write_text(_write_index(title, pages), encoding="utf-8")
@@ -78,7 +78,7 @@ more. The report of the run has it.</p>
 
 
 def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
-    """Build the pages in the directory `site`, and copy them to the run's directory, any fsspec location.
+    """Build the pages in the directory `site`, and copy them to the run's directory, which may be any fsspec location.
 
     Returns their location as `data_docs`, or the reason why there are none as `data_docs_error`.
     """

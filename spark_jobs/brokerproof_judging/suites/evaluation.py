@@ -1,9 +1,9 @@
 """Runs the Great Expectations suites on a run's tables and makes the judgement of each.
 
-Great Expectations is not trusted with the verdict. A suite passes only if three more things are true, else it is
-`unknown` or `no_data`, with the reason. Its file is complete (brokerproof/suites/suite_file.py). Every expectation that
-applies to the run's system was evaluated, on all rows, without an exception. An independent count agrees
-(cross_check.py, table_counts.py).
+Great Expectations is not trusted with the verdict. A suite passes only if three more things are true. Its file is
+complete (brokerproof/suites/suite_file.py). Every expectation that applies to the run's system was evaluated, on all
+rows, without an exception. An independent count agrees (cross_check.py, table_counts.py). Otherwise the suite is
+`unknown` or `no_data`, with the reason.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def evaluate(
 ) -> dict[str, SuiteJudgement]:
     """Return the judgement of each suite on the run's tables, by the suite's name.
 
-    The suites are only `suites` if given. Else they are the five, all others in the directories, and those in
-    `required`, even without a file. An error makes the suite that it concerns `unknown`. Raises InputError or OSError
-    only if the directories cannot be listed.
+    If `suites` is given, only these are judged. Otherwise, the five suites of Brokerproof, all others in the
+    directories and those in `required` are judged, even if a required suite has no file. An error in a suite makes only
+    this suite `unknown`. Raises InputError or OSError only if the directories cannot be listed.
 
     The first call in a process takes 7 to 10 s longer, because it imports Great Expectations. `library` is called with
-    the directory in which to build Data Docs, and the run's name in them. They go to the run's `report/data_docs`.
+    the directory in which to build Data Docs, and the run's name in them. They are copied to `report/data_docs`.
     """
     names = list(dict.fromkeys([*find_suites(expectations_dirs), *required]) if suites is None else suites)
     tables = JudgedTables(spark, run)
@@ -128,7 +128,7 @@ def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run
     try:
         frame = tables.read(table)
         counts = count_table(frame, file.expectations, run.run_id)
-        # If messages were judged, an empty `anomalies` says that no message has an anomaly.
+        # If messages were judged, an empty table `anomalies` means that no message has an anomaly.
         judged = table == "anomalies" and counts.rows == 0 and tables.message_counts.rows > 0
         validation = library.validate(file, frame)
         doubt = read_wall_clocks(run).doubt_publish_times()
@@ -224,7 +224,7 @@ def _make_check(written: WrittenExpectation, verdict: Verdict, answer: Answer | 
 
 
 def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
-    """Return the suite with only the expectations that apply, and {name: reason} of the others."""
+    """Return the suite with only the expectations that apply, and {name: reason} of the other expectations."""
     abilities = list_abilities(run)
     applicable: list[WrittenExpectation] = []
     reasons: dict[str, str] = {}

@@ -33,7 +33,6 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict that follows from the counts."""
         if self.tally is None:
             return Verdict.UNKNOWN
         if self.tally.unexpected:
@@ -44,7 +43,7 @@ class Answer:
 def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
     """Return the answers in the order of the file.
 
-    Raises RunError if Great Expectations did not take all of them, or if its verdict contradicts its counts.
+    Raises RunError if Great Expectations did not take all expectations, or if its verdict contradicts its counts.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read_answer(written, matched)
@@ -75,12 +74,11 @@ def match_results(file: SuiteFile, validation: Validation) -> list[Any]:
 
 
 def collect_tallies(answers: Sequence[Answer]) -> dict[str, Tally]:
-    """Return the tally of each expectation that has one, by name."""
     return {answer.written.name: answer.tally for answer in answers if answer.tally is not None}
 
 
 def shorten_error(text: str) -> str:
-    """Return the first line of an error. In errors of Spark, a plan or a Java stack follows it."""
+    """Return the first line of an error. In Spark's errors, a plan or a Java stack follows this line."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
 
@@ -118,7 +116,7 @@ def _read_answer(written: WrittenExpectation, result: Any) -> Answer:
 
 
 def _find_exception(information: Mapping[str, Any] | None) -> str:
-    """Return the message of an exception, found directly or one level down, by metric; empty without one."""
+    """Return the message of an exception, which may be in an entry for a metric; empty if there is no exception."""
     if not information:
         return ""
     entries = [information, *(entry for entry in information.values() if isinstance(entry, Mapping))]

@@ -45,7 +45,6 @@ class JudgedTables:
         return pd.DataFrame(rows, columns=SCHEMAS["measurements"].names, dtype=object)
 
     def read(self, name: str) -> DataFrame:
-        """Return a table as a Spark frame."""
         self._require(name)
         return table_io.read_table(self._spark, self._run, name)
 

@@ -26,7 +26,7 @@ _RESULT_FORMAT = {
     "partial_unexpected_count": MOST_SAMPLES,
 }
 
-# Rows in memory, or rows that Spark holds.
+# The rows to evaluate, in memory or in Spark.
 Frame: TypeAlias = pd.DataFrame | DataFrame
 
 
@@ -49,7 +49,7 @@ class Library(Protocol):
 
     @property
     def validated(self) -> Mapping[str, bool]:
-        """By the title of each file that was validated, whether all of its expectations hold for the library."""
+        """Whether all expectations of a file hold according to the library, by the title of each validated file."""
 
     def build_data_docs(self) -> None:
         """Build pages about all that was validated."""
@@ -78,7 +78,7 @@ class GreatExpectations:
             "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": site},
             "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
         }
-        # All settings at once, because the context writes its configuration anew for each later change.
+        # All settings are made at once, because the context writes its whole configuration again for each later change.
         configuration = DataContextConfig(
             store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
             analytics_enabled=False,
@@ -105,7 +105,7 @@ class GreatExpectations:
         self.validated[file.title] = bool(outcome.success)
         return Validation(taken=len(suite.expectations), success=bool(outcome.success), results=list(outcome.results))
 
-    # Made once for all suites, because the context writes its configuration anew for each addition.
+    # Made once for all suites, because the context writes its whole configuration again for each addition.
     @cached_property
     def _rows_in_memory(self) -> Any:
         return _define_all_rows(self._context.data_sources.add_pandas("memory"))
@@ -120,5 +120,5 @@ class GreatExpectations:
 
 
 def _define_all_rows(source: Any) -> Any:
-    """Return the batch definition of a data source for all rows of the frame that a validation passes."""
+    """Return the batch definition of a data source, which covers all rows of the frame passed to a validation."""
     return source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")

@@ -39,9 +39,9 @@ def find_bound_result(
 ) -> BoundResult:
     """Return how a row of `measurements` compares with its own bounds, or with the suite's if it has none.
 
-    A value in doubt is undecided if it has a bound. If the value is only known to be between `at_least` and `at_most`,
-    a bound is broken or held if all values between them break or hold it. NaN counts neither as a value nor as a bound.
-    Every comparison with NaN is false, so a NaN would be within every bound.
+    A value in doubt is undecided if it has a bound. If only the limits `at_least` and `at_most` are known, a bound is
+    broken or held only if all values between them break or hold it. NaN counts neither as a value nor as a bound,
+    because every comparison with NaN is false, so a NaN would be within every bound.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(
@@ -51,7 +51,7 @@ def find_bound_result(
         return BoundResult.UNDECIDED
     value, at_least, at_most = (_drop_nan(row[name]) for name in ("value", "at_least", "at_most"))
     if in_force == (None, None):
-        # If another fault left no time to measure it, it decides nothing.
+        # A value that another fault left no time to measure is not missing.
         is_missing = value is None and row["cut_off_by"] is None
         return BoundResult.UNDECIDED if required and is_missing else BoundResult.HELD
     if row["doubt"] is not None:
@@ -69,7 +69,7 @@ def _drop_nan(value: float | None) -> float | None:
 
 
 class MeasurementResultsMetric(TableMetricProvider):
-    """Counts one metric's measurements by result, with up to `MOST_SAMPLES` unexpected or else undecided ones."""
+    """Counts one metric's measurements by result. It shows up to `MOST_SAMPLES` unexpected, or else undecided, ones."""
 
     metric_name = _BOUND_RESULTS
     value_keys = ("metric", "minimum", "maximum", "required")

@@ -16,7 +16,8 @@ class MessageCounts:
 
     rows: int
     acked: int
-    # Rows of another run, and rows that name an unknown anomaly or an illegal one that was not found.
+    # `foreign` rows are of another run. `contradictory` rows name an unknown anomaly, or an illegal one that was not
+    # found.
     foreign: int
     contradictory: int
     places: frozenset[tuple[str, str | None]]
@@ -25,10 +26,10 @@ class MessageCounts:
 
 
 def count_messages(messages: DataFrame, anomalies: DataFrame, run_id: str) -> MessageCounts:
-    """Count with two Spark jobs, for any number of anomalies."""
+    """Count the rows with two Spark jobs, for any number of anomalies."""
     known = F.array(*(F.lit(str(anomaly)) for anomaly in Anomaly))
-    # No expectation asks for an anomaly with an unknown name, and an illegal one that is not in `anomalies` was not
-    # found.
+    # No expectation asks for an anomaly with an unknown name. An illegal anomaly that is not in the column `anomalies`
+    # was not found.
     unknown, not_found = F.array_except("anomalies", known), F.array_except("illegal", "anomalies")
     places = (
         messages.groupBy("cluster", "subscription")

@@ -31,9 +31,9 @@ _SAMPLES = "brokerproof.message_samples"
 class MessageConditions:
     """The conditions for a row of `messages`, as Spark SQL. A condition that is null does not hold.
 
-    At most one holds for a row. `undecided` holds if a null leaves the others open. The conditions are text and not
-    columns, because every call on a column is a round trip to the JVM. They are short, because planning takes longer
-    than counting.
+    At most one holds for a row. `undecided` holds if a null leaves the other conditions open. The conditions are text
+    and not columns, because every call on a column is a round trip to the JVM. They are short, because planning takes
+    longer than counting.
     """
 
     unexpected: str
@@ -42,7 +42,7 @@ class MessageConditions:
 
     @classmethod
     def for_anomaly(cls, anomaly: str) -> MessageConditions:
-        """Return the conditions on the columns `anomalies` and `illegal`. A null in a column proves no absence."""
+        """Return the conditions on the columns `anomalies` and `illegal`. A null may leave the row undecided."""
         found, illegal = (f"array_contains({column}, '{anomaly}')" for column in ("anomalies", "illegal"))
         # An unproven message is legal under every guarantee, but leaves its row undecided.
         proves_nothing = anomaly == Anomaly.UNPROVEN
@@ -79,7 +79,7 @@ class MessageCountsMetric(TableMetricProvider):
 
 
 class MessageSamplesMetric(TableMetricProvider):
-    """Takes up to `MOST_SAMPLES` unexpected rows, or else undecided ones, with a Spark job only if some exist."""
+    """Takes up to `MOST_SAMPLES` unexpected rows, or else undecided rows. It runs a Spark job only if there are any."""
 
     metric_name = _SAMPLES
     value_keys = ("anomaly",)
@@ -100,7 +100,7 @@ class MessageSamplesMetric(TableMetricProvider):
         conditions = MessageConditions.for_anomaly(metric_value_kwargs["anomaly"])
         rows = (
             frame.where(conditions.unexpected if unexpected else conditions.undecided)
-            # In order, so that every evaluation shows the same rows.
+            # Sorted, so that every evaluation shows the same rows.
             .orderBy("cluster", "subscription", "producer", "seq")
             .limit(MOST_SAMPLES)
             .collect()

@@ -18,7 +18,7 @@ class RowExpectation(BatchExpectation, ABC):
 
     @abstractmethod
     def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
-        """Return the numbers of rows, and a few unexpected rows, or undecided ones if no row is unexpected."""
+        """Return the numbers of rows, and a few unexpected rows. If no row is unexpected, return undecided rows."""
 
     def describe_observed(self, metrics: Mapping[str, Any], tally: Tally) -> str:
         """Return the text that Data Docs show as the observed value."""
@@ -41,7 +41,7 @@ class RowExpectation(BatchExpectation, ABC):
                 "element_count": tally.rows,
                 "undecided": tally.undecided,
                 "legal": tally.legal,
-                # The key under which Data Docs look for a table of samples.
+                # Data Docs look for a table of samples under this key.
                 "partial_unexpected_list": [_describe_row(row) for row in samples],
                 "details": {"samples": samples},
             },

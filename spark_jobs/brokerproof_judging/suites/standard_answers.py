@@ -34,7 +34,7 @@ def read_standard_answers(
     """Return the answers in the order of the file. Raises RunError if the library did not take all expectations.
 
     `no_row_is_a_finding` is true if an empty table is evidence. `doubt_of_wall_times` is the reason why expectations
-    that read wall times have no result, empty if they have one.
+    that read wall times have no result; empty if they have one.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
@@ -92,7 +92,7 @@ def _check_counts(
 
 
 def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *, held: bool) -> int:
-    """Return the number of rows or values that break the expectation; 1 for a single figure.
+    """Return the number of rows or values that break the expectation. A broken expectation on one figure counts 1.
 
     Raises DoubtError if the library's counts are missing or contradict its verdict.
     """
@@ -110,7 +110,7 @@ def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *
 
 
 def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
-    """Return, by the name of an expectation that holds, the number of rows left out without a value."""
+    """Return, by expectation that holds, the number of rows that it left out because they lack a value."""
     return {
         answer.written.name: left_out
         for answer in answers
@@ -119,7 +119,7 @@ def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
 
 
 def collect_samples(result: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
-    """Return up to `MOST_SAMPLES` rows of a result of the library, or values of `column` if it has no rows."""
+    """Return up to `MOST_SAMPLES` rows of a library's result. If it has no rows, return values of `column`."""
     rows = result.get("unexpected_rows") or (result.get("details") or {}).get("unexpected_rows")
     if not rows:
         values = [*(result.get("partial_unexpected_list") or ()), *(result.get("partial_missing_list") or ())]

@@ -17,18 +17,16 @@ from pyspark.sql import types as T
 
 @dataclass(frozen=True, kw_only=True)
 class TableCounts:
-    """Row counts of a table."""
-
     rows: int
     # Rows of another run.
     foreign: int
-    # By the expectation's name: the rows that it evaluates, and those of them whose values cannot be compared.
+    # By expectation: the number of rows that it evaluates, and of evaluated rows whose values cannot be compared.
     evaluated: Mapping[str, int]
     undecided: Mapping[str, int]
 
 
 def count_table(frame: DataFrame, expectations: Sequence[WrittenExpectation], run_id: str) -> TableCounts:
-    """Count with one Spark job, for any number of expectations."""
+    """Count the rows with one Spark job, for any number of expectations."""
     conditions = [(_find_evaluated(each), _find_undecided(each, frame)) for each in expectations]
     counts = [
         F.count(F.lit(1)),

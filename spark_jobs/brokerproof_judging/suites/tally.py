@@ -10,10 +10,10 @@ MOST_SAMPLES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """Numbers of rows that one expectation is about, and that are unexpected, undecided and legal.
+    """The number of rows that one expectation is about, and how many are unexpected, undecided and legal.
 
     A row is *unexpected* if it breaks the rule. It is *undecided* if a value is null, NaN or in doubt, or the message
-    `unproven`. It is *legal* if the guarantee allows its anomaly, or only the scenario's own bound its value.
+    `unproven`. It is *legal* if the guarantee allows its anomaly, or if only the scenario's own bound allows its value.
     """
 
     rows: int

@@ -1,5 +1,5 @@
 -- One row per anomaly, message and place, with the facts about the place and whether the anomaly is legal there.
--- `fact_findings` holds the findings from facts, `rows` those of comparisons. Both may hold an anomaly several times.
+-- `fact_findings` holds the findings from facts, and `rows` the findings of comparisons. Each may repeat a finding.
 CREATE TABLE findings AS
 WITH found AS (
     SELECT who, number, topic, cluster, subscription, anomaly, min({cause: cause, detail: detail}) AS first
@@ -42,14 +42,14 @@ SELECT
     ),
     first.cause,
     first.detail,
-    -- A message that was sent before a destroying fault took effect may be missing in the destroyed cluster, and in
-    -- those to which that cluster had not replicated it yet. A cluster that delivered the message had got it. Later
-    -- messages are not excused; a message with an unknown time of sending is. `rpo_messages` bounds the messages that no
-    -- cluster holds.
+    -- A message that was sent before a destroying fault took effect may be missing in the destroyed cluster. If that is
+    -- its home, it may also be missing in clusters to which it had not been replicated yet. If such a cluster delivered
+    -- the message, it had got it and is not excused. A message that was sent later is not excused, but a message with
+    -- an unknown time of sending is. `rpo_messages` bounds the messages that no cluster holds.
     --
-    -- Before the healing begins, no ack and no delivery can be the new log's. The new log has to keep what it acked, and
-    -- to send on what it holds. If a message had no ack yet, its client sends it again to the new log. Then the old log
-    -- may have delivered it from one position, and the new log from one.
+    -- Acks and deliveries before the healing come from the old log, because the healed cluster begins a new log. This
+    -- new log has to keep the messages that it acked, and to replicate the messages that it holds. If a message had no
+    -- ack yet, its client sends it again to the new log. Then each of the two logs may deliver it from one position.
     NOT list_contains(forbidden, anomaly) OR EXISTS (
         FROM loosened l
         WHERE l.anomaly = ruled.anomaly

@@ -1,4 +1,4 @@
--- The highest position that was settled in each second of a log, for seconds with rows in `rows`; null if none was.
+-- The highest position whose ack was settled in each second of a log that has rows in `rows`; null without such an ack.
 WITH by_second AS (
     SELECT
         cluster, topic, partition, second,

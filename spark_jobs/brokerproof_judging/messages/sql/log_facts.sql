@@ -34,8 +34,8 @@ found AS (
     GROUP BY who, number, topic, cluster
 ),
 -- The clusters that store a message, and one subscription that got it. A message that was seen must exist, even if the
--- outcome of its attempts is unknown. Only an ack names a partition, so a message without one belongs to the partition
--- in which it was seen.
+-- outcome of its attempts is unknown. Only an ack names a partition, so a message without an ack belongs to the
+-- partition in which it was seen.
 stored_in AS (
     SELECT who, number, topic, list(DISTINCT cluster ORDER BY cluster) AS storing_clusters, min(partition) AS partition
     FROM stored
@@ -51,8 +51,8 @@ delivered_to AS (
     FROM deliveries
     GROUP BY who, number, topic
 ),
--- The clusters that delivered a message from logs that were all read to their ends. What such a log does not hold now,
--- it has lost.
+-- The clusters that delivered a message from logs that were all read to their ends. If such a log does not hold the
+-- message now, it has lost the message.
 delivered_from_read_logs AS (
     SELECT d.who, d.number, d.topic, d.cluster
     FROM deliveries d
@@ -98,7 +98,7 @@ doubtful AS (
     FROM facts SEMI JOIN (FROM log_proofs WHERE NOT read_to_end) USING (cluster, topic)
     WHERE cluster = home
 ),
--- For a message that was acked in a log that was not read to its end: the reason why it was not.
+-- Each message that was acked in a log that was not read to its end, with the reason why the log was not.
 acked_unread AS (
     SELECT a.who, a.number, a.topic, a.cluster, min(l.read_why) AS read_why
     FROM (SELECT who, number, topic, cluster, unnest(acked_partitions) AS partition FROM doubtful) a
@@ -106,8 +106,8 @@ acked_unread AS (
     WHERE NOT l.read_to_end
     GROUP BY a.who, a.number, a.topic, a.cluster
 ),
--- Whether every ack named a position and the reader passed all of these (`passed`), and whether one of them is in a
--- part that cannot be read (`unreadable`).
+-- `passed`: every ack of a message named a position, and the reader passed all of these positions. `unreadable`: one of
+-- these positions is in a part that cannot be read.
 acked_places AS (
     SELECT
         a.who,
@@ -130,8 +130,8 @@ acked_places AS (
 SELECT
     f.*,
     '' AS subscription,
-    -- Order is judged by the positions of first copies. Phantoms have no order. Neither does a message whose first known
-    -- copy lies behind a part that cannot be read, because that part may hold an earlier copy.
+    -- Order is judged by the positions of first copies. Phantoms have no order. A message whose first known copy is
+    -- behind an unreadable part has none either, because that part may hold an earlier copy.
     IF(
         f.outcome IS NULL OR EXISTS (
             FROM unreadable_parts p
@@ -151,8 +151,8 @@ SELECT
     coalesce(a.unreadable, false) AS acked_unreadable,
     coalesce(u.read_why, l.read_why, 'no step left a record of it') AS read_why,
     g.who IS NOT NULL AS had_got_there,
-    -- A drain proves only messages before the end of the log at the time of the drain. Without a copy at home, the
-    -- acked positions tell where the message was; without those, a home that was not read may hold it anywhere.
+    -- A drain proves only messages before the end of the log at the time of the drain. If the home has no copy, the
+    -- acked positions show where the message was. Without them, it may be anywhere in a home that was not read.
     coalesce(r.replicated, false) AND coalesce(
         is_before(
             coalesce(
@@ -177,5 +177,5 @@ LEFT JOIN delivered_from_read_logs g ON (g.who, g.number, g.topic, g.cluster) = 
 LEFT JOIN replication_proofs r ON (r.topic, r.home, r.cluster) = (f.topic, f.home, f.cluster)
 LEFT JOIN replication_ends e ON (e.topic, e.home, e.cluster, e.partition) = (f.topic, f.home, f.cluster, f.partition)
 LEFT JOIN log_proofs lh ON (lh.cluster, lh.topic, lh.partition) = (f.home, f.topic, f.partition)
--- Only equalities: with any other condition the join would compare every message with every other one.
+-- Only equalities, because with any other condition the join would compare every message with every other message.
 LEFT JOIN facts h ON (h.who, h.number, h.topic, h.cluster) = (f.who, f.number, f.topic, f.home)

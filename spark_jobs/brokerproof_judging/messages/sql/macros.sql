@@ -3,7 +3,7 @@
 -- The name of a message without a readable name is a mark and its position (message_columns.py).
 CREATE MACRO is_nameless(who) AS starts_with(who, chr(1));
 
--- The producer and the seq that a message carries; each is null if the message does not carry it.
+-- The producer and the seq that a message carries. Each is null if the message carries none.
 CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr(1), 3), who), '');
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 

@@ -1,5 +1,5 @@
--- The positions from which a message was delivered although the subscription's cluster does not store it there, when,
--- and whether the log of that partition was read to its end.
+-- The positions from which a message was delivered although the subscription's cluster does not store it there. Each
+-- has its first and last delivery, and whether the log of its partition was read to its end.
 CREATE TABLE delivered_elsewhere AS
 SELECT
     d.who,
@@ -104,7 +104,7 @@ expected AS (
         l.payload_hash,
         l.other_payload_hash,
         l.first_copy,
-        -- What a subscription got before it moved, it gets no first time in the other cluster.
+        -- A message that a subscription got before it moved has no first delivery in the other cluster.
         IF(b.cluster IS NULL, l.ordered_copy, NULL) AS ordered_copy,
         l.copies AS stored_copies,
         l.required AS required_in_log,
@@ -152,7 +152,7 @@ SELECT
         ELSE d.drained_why
     END AS drained_why
 FROM facts f
--- A missing message had to come from the partition that stores it.
+-- The proof for a missing message is the drain of the partition that stores it.
 LEFT JOIN drain_proofs d
     ON (d.cluster, d.topic, d.partition, d.subscription)
         = (f.cluster, f.topic, coalesce(f.first_copy.partition, f.partition), f.subscription)

@@ -1,17 +1,17 @@
--- A message is first delivered to a subscription after a message of the same producer, key and partition that has a
--- higher seq and is stored behind it. `rows` holds the published messages that are stored, with their first copies and
--- first deliveries; all messages of a producer's key are in one part. Messages that are not found in the log are left
--- out, because they have no place in its order.
+-- A message is first delivered to a subscription after another one that has a higher seq and is stored behind it. Both
+-- have the same producer, key and partition. `rows` holds the published messages that are stored, with their first
+-- copies and first deliveries; all messages of a producer's key are in one part. Messages that are not found in the log
+-- are left out, because they have no place in its order.
 --
--- Deliveries to one incarnation of a consumer are ordered by arrival, even if the clock was set back. Deliveries to two
--- incarnations or consumers are ordered only if their times differ by more than the clocks' error, because the order of
--- arrivals holds only within an incarnation.
+-- Deliveries to one incarnation of a consumer are ordered by arrival, even if the clock was set back. The order of
+-- arrivals holds only within an incarnation. So deliveries to two incarnations or consumers are ordered only if their
+-- times differ by more than the clocks' error.
 --
--- A suspect came after a message with a higher seq, and after a message that is stored behind it. If no message with a
--- higher seq is stored before the suspect, this is enough: the one with the higher seq is stored behind it. Otherwise
--- the two may be different messages, and a search has to find one message that is both. Such suspects are themselves
--- stored out of order, so they are few. If the clock was set back within an incarnation, its times do not order its own
--- deliveries, so all suspects of that key need the search too.
+-- A suspect came after a message with a higher seq, and after a message that is stored behind the suspect. If no
+-- message with a higher seq is stored before the suspect, the first of these two is also stored behind it, which is
+-- enough. Otherwise the two may be different messages, and a search has to find one message with both properties. Such
+-- suspects are themselves stored out of order, so they are few. If the clock was set back within an incarnation, its
+-- times do not order its own deliveries. Then all suspects of that key need the search too.
 WITH placed AS (
     -- Ranks are numbers that have the same order as the positions.
     SELECT *, dense_rank() OVER (ORDER BY segment, "offset", batch_index) AS rank FROM rows

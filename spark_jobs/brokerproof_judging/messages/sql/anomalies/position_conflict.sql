@@ -1,6 +1,6 @@
--- Two messages share a position: each is stored there, was acked there, or was delivered from there. `rows` holds one
--- row for each such message and position of a part. The place of the conflict is the log if the message is stored or
--- was acked there, else each subscription that got it from there. Rows without a position join no others.
+-- Two messages share a position: each is stored there, was acked there, or was delivered from there. `rows` holds every
+-- such message and position of a part. If the message is stored or was acked there, the place of the conflict is the
+-- log. Otherwise it is each subscription that got the message from there. Rows without a position join no others.
 WITH shared AS (
     SELECT cluster, topic, partition, segment, "offset", batch_index
     FROM rows
@@ -30,7 +30,7 @@ SELECT
     'shared_position' AS cause,
     concat(
         'shares the position ', position_text({segment: segment, "offset": "offset", batch_index: batch_index}),
-        -- People need not see the mark in the name of a nameless message.
+        -- The mark in the name of a nameless message is not printable.
         ' with message ', replace(other.who, chr(1), ' '), '/', other.number
     ) AS detail
 FROM pairs

@@ -18,7 +18,7 @@ before_second AS (
     GROUP BY cluster, topic, partition, second
 ),
 within_second AS (
-    -- The range ends one microsecond earlier, because of two events at the same time neither is before the other.
+    -- The range ends one microsecond earlier, because events at the same time are not before each other.
     SELECT *, max(IF(kind = 'settled', rank, NULL)) OVER same_second AS highest
     FROM ranked
     WHERE kind != 'before'

@@ -1,5 +1,5 @@
--- A message that must exist is missing in a log or at a subscription, and a proof is missing that it is lost or
--- undelivered.
+-- A message that must exist is missing in a log or at a subscription, and nothing proves that it is lost, not
+-- replicated or undelivered.
 SELECT
     who, number, topic, cluster, subscription,
     CASE

@@ -1,5 +1,5 @@
--- A message was acked in a part of its home's log that no reader can read, although every fault was undone and every
--- node that should run was healthy.
+-- A message was acked in a part of its home's log that no reader can read. Every fault was undone, and every node that
+-- should run was healthy.
 SELECT
     who, number, topic, cluster, subscription,
     'part_cannot_be_read' AS cause,
