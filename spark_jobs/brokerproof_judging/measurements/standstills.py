@@ -48,8 +48,11 @@ def read_standstills(run: Run) -> Standstills:
 
 
 def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
-    """Return `end_us`, or the start of the earliest of `causes` that `end_us` is in. Times are in µs."""
-    return min([end_us, *(begin for begin, until in causes if begin < end_us <= until)])
+    """Return the last moment up to `end_us` that lies in none of `causes`, which may overlap. Times are in µs."""
+    for begin, until in sorted(causes, key=lambda cause: cause[1], reverse=True):
+        if begin < end_us <= until:
+            end_us = begin
+    return end_us
 
 
 def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: Column) -> DataFrame:

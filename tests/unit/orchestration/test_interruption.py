@@ -189,7 +189,7 @@ def test_watch_shows_a_run_to_its_end(airflow: StandInAirflow, capsys: pytest.Ca
 
 def test_watch_refuses_a_run_that_nobody_knows(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", "region_lost-1"]) == 3
-    assert "is called `region_lost-1`" in capsys.readouterr().err
+    assert "no run called `region_lost-1`" in capsys.readouterr().err
     assert main(["watch", "x" * 5000]) == 3
     assert main(["watch", "/"]) == 3
     airflow.die()
