@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import unquote
 
 from brokerproof.clock import wait_until
@@ -17,6 +18,29 @@ def start(page: Page, dag_id: str) -> str:
     page.get_by_test_id("trigger-dag-submit").click()
     page.wait_for_url(f"**/dags/{dag_id}/runs/**")
     return unquote(page.url.split("/runs/")[1].split("?")[0].split("/")[0])
+
+
+def type_settings(page: Page, text: str) -> None:
+    """Type into Airflow's editor of JSON, which is loaded after the form, and see that it has just this text.
+
+    The editor closes quotes and braces by itself, so they are deleted behind the text. It also formats the text while
+    somebody types; if a part of it got lost so, it is typed again.
+    """
+    editor = page.locator("#element_settings")
+    expect(editor.locator(".view-lines")).to_contain_text("{}", timeout=PATIENCE_MS)
+    typed = re.compile(rf"^{r'\s*'.join(map(re.escape, ['{', *text.strip('{}').split(), '}']))}$")
+    for is_last in (False, False, True):
+        editor.click()
+        page.keyboard.press("ControlOrMeta+A")
+        page.keyboard.insert_text(text)
+        page.keyboard.press("ControlOrMeta+Shift+End")
+        page.keyboard.press("Delete")
+        try:
+            expect(editor.locator(".view-lines")).to_have_text(typed, timeout=PATIENCE_MS if is_last else 5000)
+            return
+        except AssertionError:
+            if is_last:
+                raise
 
 
 def wait_for_its_end(running: Installation, dag_id: str, dag_run_id: str) -> str:
@@ -51,12 +75,7 @@ def test_a_scenario_is_read_changed_started_and_seen_to_its_end(running: Install
     page.keyboard.press("Escape")
 
     page.get_by_role("button", name="Trigger").first.click()
-    # It is an editor of JSON, which closes quotes and braces by itself: they are deleted behind the text.
-    page.locator("#element_settings").click()
-    page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.insert_text('{"workload.rate": 600}')
-    page.keyboard.press("ControlOrMeta+Shift+End")
-    page.keyboard.press("Delete")
+    type_settings(page, '{"workload.rate": 600}')
     dag_run_id = start(page, "leader_loss")
     assert wait_for_its_end(running, "leader_loss", dag_run_id) == "success"
     expect(page.get_by_text("Success").first).to_be_visible(timeout=PATIENCE_MS)
