@@ -188,7 +188,7 @@ class VerdictOperator(StepOperator):
     """
 
     def execute(self, context: Context) -> str:
-        """Return one sentence with the verdict and its reason. An unexpected outcome fails the task with the sentence."""
+        """Return one sentence with the verdict and its reason. If the outcome is unexpected, fail with the sentence."""
         from brokerproof.orchestration.notify.notifier import notify_of_result
         from brokerproof.results.run_outcome import compose_outcome
 
