@@ -298,7 +298,7 @@ def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> 
 def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> None:
     """Raises InputError if the scenario's entry of `loosen` for the anomaly would have no effect.
 
-    It has none if it matches no message, or if the anomaly is legal for every message that it matches.
+    An entry has no effect if it matches no message, or if the anomaly is legal for every message that it matches.
     """
     field, messages, facts = f"loosen.{anomaly}", scenario.loosen[anomaly], anomaly.facts
     subscriptions = scenario.workload.subscriptions
@@ -335,7 +335,7 @@ def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) ->
 def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
     """Yield each field of the scenario that names a metric or an anomaly, with the ability that judging it needs.
 
-    The ability is None if every messaging system can be judged by it.
+    The ability is None if judging needs no special ability.
     """
     for key in scenario.bounds:
         yield f"bounds.{key}", METRICS[key.split("/")[0]].needs

@@ -61,7 +61,7 @@ class Directories:
         return name in replace(self, paths=(self.shipped,)).list_files(ending)
 
     def below(self, name: str) -> Directories:
-        """Return the subdirectory `name` of each directory that has one."""
+        """Return the subdirectories called `name`. A directory that has none is left out."""
         return Directories(
             paths=tuple(path / name for path in self.paths if (path / name).is_dir()),
             variable=self.variable,

@@ -78,7 +78,7 @@ def reserve(
     report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
-    """Take a slot, which lets one cluster run on this machine, make the run's directory and start the monitor.
+    """Take a slot of this machine, which lets one run have nodes, make the run's directory and start the monitor.
 
     `settings` are the values that were changed for this run, by dotted path; `scenario` already contains them.
     `triggered_at` is in microseconds since the epoch. Raises MachineError if the disk is too full or no slot becomes
@@ -111,10 +111,10 @@ def reserve(
 
 
 def _take_clean_slot(timeout_s: float) -> slots.Slot:
-    """Take a slot, and end what its previous run left, because it could still use the addresses of this slot.
+    """Take a slot, and end the processes that its previous run left, which could still use the slot's addresses.
 
-    If that fails, for example because a container engine does not answer, another slot is taken. Raises MachineError or
-    NodeError if there is no other slot.
+    If they cannot be ended now, for example because a container engine does not answer, another slot is taken. Raises
+    MachineError or NodeError if there is no other slot.
     """
     problems: dict[int, BrokerproofError] = {}
     while True:
@@ -143,8 +143,8 @@ def _read_versions(topology: Topology) -> dict[str, str | None]:
 def provision(run: Run) -> None:
     """Start the links between the regions, then every node that is not on standby, and wait until each one serves.
 
-    If the topology has service managers, they restart nodes that end by themselves from then on. After an error, all
-    nodes and links are stopped again. Raises MachineError or NodeError.
+    If the topology has service managers, they are started last, and restart nodes that end by themselves. After an
+    error, all nodes and links are stopped again. Raises MachineError or NodeError.
     """
     status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
@@ -172,7 +172,8 @@ def provision(run: Run) -> None:
 def configure(run: Run) -> None:
     """Set the topology's policies on the clusters, restart the nodes that then need it, and read all policies back.
 
-    Raises AdminError if a cluster refuses a policy or has another value, and NodeError if a node does not restart.
+    Raises AdminError if a cluster refuses a policy or reads back another value, and NodeError if a node does not
+    restart.
     """
     status, runtime = LiveStatus(run, "run"), make_runtime(run)
     provisioning, administration = make_provisioning(run), make_administration(run)

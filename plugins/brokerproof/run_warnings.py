@@ -87,7 +87,8 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
     """Yield a warning for each phase in which no node of the required region can own the topic.
 
-    The region must have such a node in each cluster that holds the topic, whether published to or replicated to.
+    The topic is in each cluster that its messages are published or replicated to. The region must have a node that can
+    own the topic in each of these clusters.
     """
     roles = " or ".join(list_roles_that(find_system(topology), serves))
     for phase, region in scenario.owner.by_phase.items():
@@ -156,7 +157,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
 
 
 def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) -> tuple[float, str]:
-    """Return the greatest value that a run can measure of the metric, or infinity, and the reason as a sentence.
+    """Return the greatest value that the metric can have in a run, or infinity, and the reason as a sentence.
 
     `faults` are the faults to which the bound applies.
     """

@@ -20,7 +20,7 @@ class ExitStatus(IntEnum):
 
 
 def derive_exit_status(outcome: BriefOutcome) -> ExitStatus:
-    """Return `OK` if the outcome is the expected one; else `UNKNOWN` if it is undecided, and `NOT_EXPECTED` if not."""
+    """Return `OK` for the expected outcome, else `UNKNOWN` for `unknown` or `no_data`, else `NOT_EXPECTED`."""
     if outcome.met:
         return ExitStatus.OK
     undecided = outcome.verdict in (Verdict.UNKNOWN, Verdict.NO_DATA)

@@ -17,7 +17,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the last runs, of the given scenarios only if there are any.
+    """Print the last runs of the given scenarios, or of all scenarios if none is given.
 
     With `--compare`, print the difference of two runs. With `--by`, print the given scenarios' runs in groups. Raises
     InputError if the options contradict each other or a run is not recorded.

@@ -1,4 +1,4 @@
-"""`metrics`: prints the last run of every scenario in Prometheus' text format."""
+"""`metrics`: prints metrics of every scenario's last run in Prometheus' text format."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class ReserveOperator(BaseOperator):
 def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values in the parameter `settings`, by dotted path.
 
-    Raises InputError for any other parameter, because Airflow accepts it and it would have no effect.
+    Raises InputError for any other parameter, because Airflow would accept the parameter without any effect.
     """
     for name in params:
         if name != SETTINGS:

@@ -104,7 +104,7 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
 
 
 def _list_tags(scenario: Scenario) -> list[str]:
-    """Return the scenario's tags, its topology, its guarantee, and `control` if it expects `failed`.
+    """Return the scenario's tags, its topology, its guarantee, and `control` if it expects the verdict `failed`.
 
     Users filter the list of DAGs by these tags.
     """

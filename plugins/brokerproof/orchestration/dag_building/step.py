@@ -1,4 +1,4 @@
-"""The common part of all steps of a run as Airflow tasks: the run, the time limit, and the handling of failures."""
+"""The common base of the tasks of a run: they open the run, set the time limit, and handle failures in one way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Step:
     def pre_execute(self, context: Context) -> None:
         """Set the time limit from the run's own scenario, and log a sentence about the step.
 
-        The scenario's file may have other values than the run.
+        The scenario's file, from which Airflow built the task, may have other values than the run.
         """
         with suppress(BrokerproofError):
             run = self.open_run()

@@ -240,7 +240,7 @@ class EmbeddedAirflow:
         return session
 
     def _end_unrecorded(self) -> bool:
-        """End an Airflow that has no pid file because its starter was killed, and return whether there was one."""
+        """End an Airflow whose starter was killed before it wrote the pid file. Return whether there was one."""
         found = False
         for process in list(find_marked_processes(self.home, variable=SERVICE_MARK)):
             with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):

@@ -175,7 +175,7 @@ class AirflowClient:
         return [str(run["dag_run_id"]) for run in runs]
 
     def find_run(self, run_id: str) -> DagRun | None:
-        """Return the DAG run that belongs to a run id, or None if it is not one of the _RUNS_LOOKED_THROUGH newest."""
+        """Return the DAG run of a run, or None if there is none among the _RUNS_LOOKED_THROUGH newest DAG runs."""
         path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
         for run in self._get_field(path, "dag_runs"):
             if belongs_to(run_id, run["dag_id"], run["dag_run_id"]):
@@ -337,7 +337,7 @@ class AirflowClient:
 
 
 def _check_usable(answer: httpx.Response, field: str | None) -> None:
-    """Raises _NoUsableAnswerError for status 401 or 500 and above, no JSON, or success without the field `field`."""
+    """Raises _NoUsableAnswerError for status 401 or from 500 on, text that is no JSON, or success without `field`."""
     if answer.status_code >= 500 or answer.status_code == 401:
         raise _NoUsableAnswerError(_describe(answer))
     try:

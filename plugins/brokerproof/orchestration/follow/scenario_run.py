@@ -40,7 +40,7 @@ _WORKING_TASKS = frozenset(STEPS) - {"verdict"}
 
 @dataclass(kw_only=True)
 class ScenarioRun:
-    """A run that was or will be triggered. The task `reserve` makes its directory."""
+    """A run that was or will be triggered. `directory` does not exist before the task `reserve` makes it."""
 
     client: AirflowClient
     scenario: str
