@@ -1,4 +1,4 @@
-"""The Airflow DAG that runs many scenarios in a row."""
+"""The Airflow DAG that runs many scenarios, one after the other."""
 
 from airflow.sdk import DAG
 from brokerproof.orchestration.dag_building.campaign import build_campaign_dag

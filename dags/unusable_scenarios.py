@@ -10,10 +10,10 @@ from brokerproof.settings import from_environment
 
 
 class UnusableScenarios(DAG):
-    """A DAG whose validation always fails, with the errors of the unusable files.
+    """A DAG whose validation always fails with the errors of the unusable files.
 
-    Airflow lists the failure as an import error of this file, without a traceback. For an exception at the file's top
-    level, Airflow would list a traceback too.
+    Airflow lists the failure as an import error of this DAG file, without a traceback. If this file itself raised the
+    errors, Airflow would list a traceback too.
     """
 
     def __init__(self, errors: Iterable[InputError]) -> None:
@@ -21,7 +21,7 @@ class UnusableScenarios(DAG):
         self._sentences = list(dict.fromkeys(map(str, errors)))
 
     def validate(self) -> None:
-        """Raises InputError with a line for each mistake."""
+        """Raises InputError with a line for each error of an unusable file."""
         raise InputError("\n".join(self._sentences))
 
 

@@ -1,7 +1,7 @@
-"""Loads a scenario with its topology, and checks it against the available systems, runtimes and faults.
+"""Loads a scenario with its topology, and checks both against the available systems, runtimes and kinds of fault.
 
-The DAG files, the command line and `reserve` all load a scenario here before a run. If a scenario needs an ability that
-its system, runtime or fault lacks, the error names the field and a remedy in one sentence.
+The DAG files, the command line and the task `reserve` all load scenarios here. If a scenario needs an ability that its
+messaging system, runtime or fault lacks, the error names the field and a remedy. Files of suites are checked here too.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def load_scenario(
     *,
     suites: Collection[str] | None = None,
 ) -> tuple[Scenario, Topology]:
-    """Return the scenario in a file and its topology, checked against each other.
+    """Return the scenario in the file `path`, and the topology that the scenario names. Both have been checked.
 
-    `topologies` is one directory of topology files, or several. `overrides` replaces values of the scenario by dotted
-    path, as `--set` does. `suites` are the names that `expect.failed_suites` may have; None allows every name. Raises
-    InputError if the scenario or its topology cannot be used.
+    `topologies` is one directory of topology files, or several. `overrides` are values by dotted path, which replace
+    the scenario's own, as `--set` does. `suites` are the names that `expect.failed_suites` may have; None allows every
+    name. Raises InputError if the scenario or the topology cannot be used.
     """
     settings = make_directories(topologies).below("settings")
     extended = extend_field(read_yaml(path), "settings", settings, file=path)
@@ -93,7 +93,7 @@ def load_scenario(
 
 
 def load_topology(name: str, topologies: Path | Directories, overrides: Mapping[str, Any] | None = None) -> Topology:
-    """Return the topology in the file `name.yaml`, with all defaults. Raises InputError if its system refuses it."""
+    """Return the topology in the file `NAME.yaml`, with all defaults. Raises InputError if it cannot be used."""
     return read_topology(name, make_directories(topologies), overrides, check=check_topology)
 
 
@@ -106,8 +106,8 @@ def check_suites(expectations: Directories) -> None:
 def list_suite_problems(expectations: Directories) -> list[InputError]:
     """Return an error for each directory of suites that cannot be read, and for each suite that cannot be used.
 
-    A suite cannot be used if two of the user's directories have it, or if its file is not valid. Each suite in `Suite`
-    must exist.
+    A suite cannot be used if two of the user's directories have it, if its file is not valid, or if it is one of the
+    enum `Suite` and no directory has it.
     """
     problems = expectations.list_problems(ENDING)
     files = expectations.list_files(ENDING)
@@ -177,7 +177,7 @@ def _fill_client_settings(scenario: Scenario, system: System) -> Scenario:
 
 
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if the fault cannot be done. The error's field is relative to the fault."""
+    """Raises InputError if the fault cannot be injected. The error's field is relative to the fault."""
     _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
     kind, system, targets = FAULT_KINDS[fault.kind], find_system(topology), fault.targets
     for node in targets.nodes:
@@ -211,7 +211,10 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> None:
-    """Raises InputError if the system cannot name the leader, or fewer than two nodes coordinate the cluster."""
+    """Raises InputError if the system cannot name a cluster's leader, or fewer than two nodes coordinate the cluster.
+
+    `cluster` is the fault's target. If it is None, the first cluster that the workload publishes to is checked.
+    """
     otherwise = "choose the nodes by name, region or role"
     _check_able(find_system(topology), Ability.COORDINATORS, "targets.now", remedy=otherwise)
     asked = cluster or scenario.workload.list_homes(topology)[0]
@@ -260,7 +263,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if clients are in an unknown region, or in any region of a topology without links."""
+    """Raises InputError if clients are in an unknown region, or if they have a region and the topology has no links."""
     workload = scenario.workload
     placed = {
         "workload.region": workload.region,
@@ -279,9 +282,9 @@ def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> None:
-    """Raises InputError if the system lacks an ability that the guarantee, a metric or an anomaly needs.
+    """Raises InputError if the system lacks an ability that the scenario's guarantee, a metric or an anomaly needs.
 
-    Raises InputError also if an entry of `loosen` cannot match a message.
+    Raises InputError also if an entry of `loosen` would have no effect.
     """
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
         _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
@@ -293,7 +296,10 @@ def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> 
 
 
 def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if the entry of `loosen` cannot match a message for which the anomaly is illegal."""
+    """Raises InputError if the scenario's entry of `loosen` for the anomaly would have no effect.
+
+    An entry has no effect if it matches no message, or if the anomaly is legal for every message that it matches.
+    """
     field, messages, facts = f"loosen.{anomaly}", scenario.loosen[anomaly], anomaly.facts
     subscriptions = scenario.workload.subscriptions
     if messages.home is not None:
@@ -327,7 +333,10 @@ def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) ->
 
 
 def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
-    """Yield (field, needed ability or None) for each field that names a metric or an anomaly."""
+    """Yield each field of the scenario that names a metric or an anomaly, with the ability that judging it needs.
+
+    The ability is None if judging needs no special ability.
+    """
     for key in scenario.bounds:
         yield f"bounds.{key}", METRICS[key.split("/")[0]].needs
     for index, anomaly in enumerate(scenario.tighten):

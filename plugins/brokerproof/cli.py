@@ -1,7 +1,8 @@
-"""The command line, `brokerproof` or `python -m brokerproof`: it runs scenarios and prints their verdicts.
+"""The command line, `brokerproof` or `python -m brokerproof`. Each command is a module of the package `commands`.
 
-The exit status is 0 if the verdict is what the scenario expects, 1 if it is not, 2 for unknown or no data, and 3 for
-unusable input. It is 130 if the user pressed Ctrl-C and no longer watches the run.
+If a command ends with a verdict, its exit status is 0 for the verdict that the scenario expects, 1 for another one, and
+2 for an unexpected `unknown` or `no_data`. The other commands end with 0, or with 2 if they fail. Unusable input gives
+3. If Ctrl-C ended the command, or the user stopped watching a run, the status is 130.
 """
 
 from __future__ import annotations

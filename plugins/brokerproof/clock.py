@@ -1,8 +1,8 @@
 """The only source of time: UTC microseconds for records, and a monotonic clock for waiting.
 
 A process that works on a run follows the run's time axis: CLOCK_MONOTONIC of the boot on which the run began, plus an
-offset that was measured once. So steps of the wall clock do not change recorded times, and times of one boot can be
-compared. Times of two hosts can be compared only within the error of their clocks, which the run records
+offset in microseconds that was measured once. So steps of the wall clock do not change recorded times, and times of one
+boot can be compared. Times of two hosts can be compared only within the error of their clocks, which the run records
 (`clock_error_us`). A process that works on no run reads the wall clock.
 """
 
@@ -42,9 +42,10 @@ class Clock:
         return time.time_ns() // 1000
 
     def measure_wall_lead(self) -> int:
-        """Return by how many microseconds the wall clock is ahead of `now_us`.
+        """Return by how many microseconds the wall clock is ahead of `now_us`; negative if it is behind.
 
-        The shortest of `_READINGS` readings counts. If the process loses the processor, a reading is long and inexact.
+        The fastest of `_READINGS` readings counts. A reading during which the process loses the processor is slow and
+        inexact.
         """
         readings = []
         for _ in range(_READINGS):
@@ -92,9 +93,10 @@ def measure_offset_us() -> int:
 
 
 def follow_axis(boot_id: str, offset_us: int) -> None:
-    """Take times from a time axis from now on, in this process and in the processes that it starts.
+    """From now on, take times from a time axis, in this process and in the processes that it starts.
 
-    If the axis belongs to another boot, the offset is measured now. Later steps of the wall clock have no effect.
+    If the axis belongs to the boot of another machine, or to an earlier boot, `offset_us` is replaced by an offset that
+    is measured now. In both cases, later steps of the wall clock have no effect.
     """
     if boot_id != read_boot_id():
         boot_id, offset_us = read_boot_id(), measure_offset_us()
@@ -103,7 +105,10 @@ def follow_axis(boot_id: str, offset_us: int) -> None:
 
 
 def list_variables() -> dict[str, str]:
-    """Return the variables that make a process with another environment follow the axis; empty without an axis."""
+    """Return the environment variables that make another process follow this process's time axis.
+
+    The other process has an environment of its own. The result is empty if this process follows no axis.
+    """
     return {AXIS: os.environ[AXIS]} if AXIS in os.environ else {}
 
 

@@ -13,10 +13,11 @@ from brokerproof.errors import InputError
 
 @dataclass(frozen=True)
 class Directories:
-    """Directories of files of one kind. A name cannot be used if two directories have a file of this name.
+    """The directories with the files of one kind, such as scenarios, in which a file is found by its name.
 
-    `variable` is the environment variable that lists them. `shipped` is the directory of the project, even if it is not
-    in `paths`. If `replaceable` is true, a file of another directory replaces the shipped file of the same name.
+    `variable` is the environment variable that lists the directories. `shipped` is the project's own directory, which
+    `paths` may leave out. If two directories have a file of the same name, the name cannot be used. If `replaceable` is
+    true, one of the two may be the shipped file, which the other one then replaces.
     """
 
     paths: tuple[Path, ...]
@@ -27,7 +28,7 @@ class Directories:
     def find(self, name: str, ending: str = ".yaml") -> Path | None:
         """Return the file with this name, or None if no directory has it.
 
-        Raises InputError if two directories have it, or if no directory has it but one of them cannot be read.
+        Raises InputError if the name cannot be used, or if no directory has it and one directory cannot be read.
         """
         files = self._search(ending).get(name, [])
         if len(files) > 1:
@@ -37,11 +38,14 @@ class Directories:
         return files[0] if files else None
 
     def list_files(self, ending: str = ".yaml") -> dict[str, Path]:
-        """Return the files that can be used, by their names without the ending, sorted by name."""
+        """Return {name without the ending: file} for each name that can be used, sorted by name.
+
+        A directory that cannot be read counts as empty.
+        """
         return {name: files[0] for name, files in self._search(ending).items() if len(files) == 1}
 
     def list_problems(self, ending: str = ".yaml") -> list[InputError]:
-        """Return an error for each directory that cannot be read and for each name that two directories have."""
+        """Return an error for each directory that cannot be read, and for each name that cannot be used."""
         same_names = (_refuse_same_name(files) for files in self._search(ending).values() if len(files) > 1)
         return list(chain(self._list_unreadable(), same_names))
 
@@ -51,13 +55,13 @@ class Directories:
             raise error
 
     def has_left_out(self, name: str, ending: str = ".yaml") -> bool:
-        """Whether the shipped directory has the file but is not one of these directories."""
+        """Whether the shipped directory has a file with this name, but `paths` leaves the shipped directory out."""
         if self.shipped is None or self.shipped in self.paths:
             return False
         return name in replace(self, paths=(self.shipped,)).list_files(ending)
 
     def below(self, name: str) -> Directories:
-        """Return the subdirectories with this name. Directories without such a subdirectory are left out."""
+        """Return the subdirectories called `name`. A directory that has none is left out."""
         return Directories(
             paths=tuple(path / name for path in self.paths if (path / name).is_dir()),
             variable=self.variable,
@@ -88,7 +92,7 @@ class Directories:
 
 
 def make_directories(place: Path | Directories) -> Directories:
-    """Return `place` as `Directories`; a path becomes the only directory."""
+    """Return `place` itself if it is `Directories`, else `Directories` with this path only."""
     return place if isinstance(place, Directories) else Directories(paths=(place,))
 
 

@@ -29,7 +29,10 @@ _REQUIRED_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expecta
 
 
 def examine_machine(settings: Settings) -> list[Finding]:
-    """Return a finding for each thing that runs need, for all registered messaging systems. It changes nothing."""
+    """Return a finding for each thing that runs need, for all registered messaging systems.
+
+    The examination starts no node and changes no file of the user.
+    """
     systems = [load_system(name) for name in list_systems()]
     examining = [system for system in systems if isinstance(system, ExaminesMachine)]
     return [
@@ -123,7 +126,10 @@ def _check_loopback() -> Finding:
 
 
 def _check_processes() -> Finding:
-    """Count the processes of runs, including processes that ended runs left behind."""
+    """Return a finding with the number of processes that belong to runs, also to runs that have already ended.
+
+    The finding is bad only if the processes cannot be counted.
+    """
     try:
         from brokerproof.machine.processes import find_marked_processes
 

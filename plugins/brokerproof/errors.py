@@ -12,9 +12,9 @@ class BrokerproofError(Exception):
 class InputError(BrokerproofError, ValueError):
     """A scenario, topology or option cannot be used. Nothing was started.
 
-    `file` and `field` (a dotted path, list items by index) name the place, `remedy` says what to write instead. The
-    error is a ValueError, so pydantic validators may raise it. The message shortens long words and long texts in
-    backticks, which may be values of the user. The attributes keep the whole texts.
+    `file` and `field` (a dotted path, list items by index) say where the mistake is, and `remedy` says what to write
+    instead. The error is a ValueError, so pydantic validators may raise it. In the message, long words and long texts
+    in backticks are shortened, because they may be values of the user. The attributes keep the whole texts.
     """
 
     def __init__(self, problem: str, *, file: str = "", field: str = "", remedy: str = "") -> None:
@@ -25,7 +25,7 @@ class InputError(BrokerproofError, ValueError):
 
 
 def shorten(text: str, longest: int = 80) -> str:
-    """Return the text. If it has more than `longest` characters, it is cut to this length and ends with an ellipsis."""
+    """Return the text, cut to `longest` characters if it is longer. The last character is then an ellipsis."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -44,7 +44,7 @@ class NodeError(BrokerproofError):
 
 
 class MachineError(BrokerproofError):
-    """This machine lacks something: a port, an address, disk space, Java or the distribution."""
+    """This machine lacks something that a step needs, such as a port, disk space, Java, or a free slot for the run."""
 
 
 class AdminError(BrokerproofError):

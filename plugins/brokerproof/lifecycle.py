@@ -1,4 +1,7 @@
-"""The steps of a run that do not use Spark: prepare, reserve, provision, configure, break_it, release. Also `down`."""
+"""The steps that start, break and end the clusters of a run: reserve, provision, configure, break_it, release.
+
+`prepare` comes before a run that the command line starts. `down` ends all runs of this user. No step here uses Spark.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +53,10 @@ _STARTS_AT_ONCE = 8
 
 
 def prepare(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> None:
-    """Fetch the software that a run's nodes need. If an engine runs the nodes, only check that it can.
+    """Fetch the messaging system's software for the nodes. For nodes in containers, only check the container engine.
 
-    `say` gets a sentence before a slow part. Raises InputError for an unknown version, MachineError if something is
-    missing.
+    `say` gets a sentence before a slow part. Raises InputError for an unknown version, and MachineError if the software
+    cannot be fetched or the engine cannot run the nodes.
     """
     runtime = load_runtime(scenario.runtime)
     if issubclass(runtime, LivesElsewhere):
@@ -75,10 +78,11 @@ def reserve(
     report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
-    """Take a slot of the machine, make the run's directory and start the monitor.
+    """Take a slot of this machine, which lets one run have nodes, make the run's directory and start the monitor.
 
-    `settings` are the scenario's values that were changed for this run, by dotted path. The scenario already has them.
-    Raises MachineError if the disk is too full or no slot becomes free in time, RunError if the directory holds a run.
+    `settings` are the values that were changed for this run, by dotted path; `scenario` already contains them.
+    `triggered_at` is in microseconds since the epoch. Raises MachineError if the disk is too full or no slot becomes
+    free in time, and RunError if the directory already holds a run.
     """
     check_disk_space(Path(directory))
     with _take_clean_slot(slot_timeout_s) as slot:
@@ -107,7 +111,7 @@ def reserve(
 
 
 def _take_clean_slot(timeout_s: float) -> slots.Slot:
-    """Take a slot and end the previous run's processes in it, which could still use the addresses of this run's nodes.
+    """Take a slot, and end the processes that its previous run left, which could still use the slot's addresses.
 
     If they cannot be ended now, for example because a container engine does not answer, another slot is taken. Raises
     MachineError or NodeError if there is no other slot.
@@ -139,8 +143,8 @@ def _read_versions(topology: Topology) -> dict[str, str | None]:
 def provision(run: Run) -> None:
     """Start the links between the regions, then every node that is not on standby, and wait until each one serves.
 
-    If the topology has service managers, they restart nodes that end by themselves from then on. After an error, all
-    nodes and links are stopped again. Raises MachineError or NodeError.
+    If the topology has service managers, they are started last, and restart nodes that end by themselves. After an
+    error, all nodes and links are stopped again. Raises MachineError or NodeError.
     """
     status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
@@ -166,9 +170,10 @@ def provision(run: Run) -> None:
 
 
 def configure(run: Run) -> None:
-    """Set the topology's policies on the clusters, restart the nodes that need it, and read all policies back.
+    """Set the topology's policies on the clusters, restart the nodes that then need it, and read all policies back.
 
-    Raises AdminError or NodeError.
+    Raises AdminError if a cluster refuses a policy or reads back another value, and NodeError if a node does not
+    restart.
     """
     status, runtime = LiveStatus(run, "run"), make_runtime(run)
     provisioning, administration = make_provisioning(run), make_administration(run)
@@ -185,9 +190,10 @@ def configure(run: Run) -> None:
 
 
 def break_it(run: Run) -> None:
-    """Execute the timeline of faults under load. Faults that are not permanent are healed even after an error.
+    """Inject and heal the scenario's faults at their times, while the load runs.
 
-    If this process is killed, the monitor makes load and consumers end. Raises the first error of the timeline.
+    Faults that are not permanent are healed even after an error. If this process is killed, the monitor makes load and
+    consumers end. Raises the first error of the timeline.
     """
     pid = os.getpid()
     write_record(run, TimelineProcess(pid=pid, created=read_start(pid), host=socket.gethostname()))
@@ -209,7 +215,7 @@ def break_it(run: Run) -> None:
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
-    """End all processes of the run and free its slot. Return the names of the processes that still ran.
+    """End all processes of the run and free its slot. Return the names of the processes that were ended.
 
     If the monitor does not end by itself within `monitor_timeout_s`, it is ended too.
     """
@@ -237,10 +243,10 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
 
 
 def down(below: Path | None = None) -> list[str]:
-    """End every process of every run of this user on this machine, and free all slots.
+    """End every process of every run of this user on this machine, and free the slots of these runs.
 
-    Return the names of the ended processes and nodes. `below` limits this to runs with directories below it. If a run
-    causes an error, the error is raised after all other runs are ended.
+    Return the names of the ended processes and nodes. If `below` is given, only runs with directories below it are
+    ended. If a run cannot be ended, all other runs are ended first, and then the error is raised.
     """
     ended = _end_marked_processes(below)
     problems: list[BrokerproofError] = []
@@ -265,9 +271,10 @@ def down(below: Path | None = None) -> list[str]:
 
 
 def end_run(directory: str) -> list[str]:
-    """End every process of a run, and remove its nodes' data and its unfinished files, even if the run is dead.
+    """End every process of a run, and remove its nodes' data and its unfinished files.
 
-    Return the names of the ended processes and nodes.
+    The run may be dead: its monitor was killed before the run was released. Return the names of the ended processes and
+    nodes.
     """
     here = Path(directory).absolute()
     ended = _end_marked_processes(here)
@@ -280,7 +287,10 @@ def end_run(directory: str) -> list[str]:
 
 
 def _end_marked_processes(below: Path | None) -> list[str]:
-    """End the processes of runs, supervisors first, because they would restart nodes. Returns their names."""
+    """End the processes of all runs, or of the runs below the directory `below`, and return the processes' names.
+
+    Service managers end first, because they would restart nodes.
+    """
     return end_processes(find_supervisors(below)) + end_processes(find_marked_processes(below))
 
 
@@ -290,7 +300,7 @@ def _start(
     specs: list[NodeSpec],
     status: LiveStatus,
 ) -> None:
-    """Start nodes in parallel and wait until each is healthy. Raises NodeError if one dies or takes too long."""
+    """Start nodes in parallel and wait until `healthy` is true for each. Raises NodeError if a node dies or is late."""
     with ThreadPoolExecutor(max_workers=_STARTS_AT_ONCE) as pool:
         list(pool.map(runtime.start, specs))
     waiting = {spec.name: spec for spec in specs}

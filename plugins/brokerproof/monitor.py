@@ -131,13 +131,16 @@ def record_killed_timeline(run: Run) -> None:
 
 
 def _is_write_requested(run: Run) -> bool:
-    """Whether a step waits for the samples up to a requested moment, and the moment has passed."""
+    """Whether a step has requested all samples up to a time, this time has passed, and they are not yet written."""
     requested = read_record(run, ObservationsRequested)
     return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
 
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """Return the system's samplers by name, and one each for links and service managers if the topology has any."""
+    """Return {name: sampler}: those of the messaging system, and one for links and service managers if there are any.
+
+    A sampler is a function that returns new samples.
+    """
     samplers = dict(make_observation(run, patience_s=_PATIENCE_S).samplers())
     if run.topology.links:
         samplers["link"] = partial(sample_links, require_links(make_runtime(run)).network())
@@ -147,7 +150,7 @@ def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
 
 
 class RestartSampler:
-    """Takes one sample of each restart event of a run."""
+    """Makes one sample of each end or restart of a node that a service manager has recorded."""
 
     def __init__(self, runtime: SupervisesNodes) -> None:
         self._runtime = runtime
@@ -191,7 +194,10 @@ def _sample_repeatedly(
 
 
 def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
-    """Write the counters of all clients and the latest samples, for the display."""
+    """Write the live status `live`, which the command line shows: the sums of all clients' counts, and latest samples.
+
+    `latest` is {(source, metric): value}.
+    """
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
     workload = run.scenario.workload
@@ -226,7 +232,7 @@ def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
 
 
 def _count_restarts(latest: dict[tuple[str, str], str]) -> dict[str, int]:
-    """Return the number of restarts by a service manager, by node."""
+    """Return {node: number of its restarts by a service manager}."""
     return {
         split_name(source)[1]: int(value)
         for (source, metric), value in latest.items()
@@ -235,14 +241,18 @@ def _count_restarts(latest: dict[tuple[str, str], str]) -> dict[str, int]:
 
 
 def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
-    """Return the number of under-replicated segments in all clusters, or None if no cluster answered."""
+    """Return the number of under-replicated segments in all clusters, or None if no cluster has a known number."""
     counts = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
     known = [int(value) for value in counts if value.isdigit()]
     return str(sum(known)) if known else None
 
 
 def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
-    """Return the backlogs by subscription (`SUBSCRIPTION@CLUSTER` if a source names its cluster) or replication way."""
+    """Return {name: latest backlog} for all subscriptions, and for all directions of replication between clusters.
+
+    A subscription's name is `SUBSCRIPTION@CLUSTER` if the source of its sample names a cluster, else `SUBSCRIPTION`. A
+    direction's name is `HOME>OTHER`.
+    """
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():
         kind, name = split_name(metric)

@@ -1,7 +1,7 @@
 """Warnings, before a run starts, about effects of its scenario that the author may not want.
 
-Commands, orchestration and results may import it. It refuses no scenario and opens no database. The warning that needs
-the history is in `results/held_rates.py`.
+`commands`, `orchestration` and `results` may import this module. It refuses no scenario and opens no database. The
+warning that needs the history is in `results/held_rates.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
 
 
 def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each Key_Shared subscription with several consumers if batches mix keys."""
+    """Yield a warning for each Key_Shared subscription with several consumers, if the clients' batches mix keys.
+
+    The scenario may allow the effect, messages out of order, by `loosen`. Then it has no such warning.
+    """
     workload = scenario.workload
     remedy = parse_client_settings(find_system(topology), workload).mixed_keys_remedy
     if remedy is None or workload.keys <= workload.producer_count:
@@ -68,7 +71,7 @@ def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[
 
 
 def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
-    """Yield a warning for each fault whose condition never becomes true."""
+    """Yield a warning for each fault that waits until another fault's nodes are unhealthy, which they never become."""
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
     for index, fault in enumerate(scenario.faults):
         waited_for = fault.when.unhealthy if fault.when else None
@@ -82,9 +85,10 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
 
 
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each phase that requires the owner in a region without a node that could own the topic.
+    """Yield a warning for each phase in which no node of the required region can own the topic.
 
-    The topic has an owner in every cluster that its messages reach.
+    The topic is in each cluster that its messages are published or replicated to. The region must have a node that can
+    own the topic in each of these clusters.
     """
     roles = " or ".join(list_roles_that(find_system(topology), serves))
     for phase, region in scenario.owner.by_phase.items():
@@ -153,7 +157,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
 
 
 def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) -> tuple[float, str]:
-    """Return the greatest possible value of the metric, or infinity, and a sentence that gives the reason.
+    """Return the greatest value that the metric can have in a run, or infinity, and the reason as a sentence.
 
     `faults` are the faults to which the bound applies.
     """
@@ -174,7 +178,11 @@ def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) 
 
 
 def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
-    """Return the subjects for which a run measures the metric, or None if the scenario does not determine them."""
+    """Return the names that follow `METRIC/` in a bound: a run measures one value of the metric for each of them.
+
+    Depending on `metric.subject`, a name is a fault, a phase, a direction `HOME>OTHER` with a phase, or the like.
+    Return None if the scenario does not determine the names.
+    """
     homes = scenario.workload.list_homes(topology)
     times = [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]
     links = [f"{here}>{there}" for link in topology.links for here, there in (link.between, link.between[::-1])]

@@ -174,7 +174,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Accept only keyword arguments, because only `from_environment` may read the environment."""
+        """Make pydantic take values from keyword arguments only. `from_environment` reads the environment itself."""
         return (init_settings,)
 
     @field_validator("home", "var", "cache", "leases")
@@ -242,16 +242,16 @@ class Settings(BaseSettings):
         return _parse_systems(value) if isinstance(value, str) else value
 
     def to_environment(self) -> dict[str, str]:
-        """Return the variables that give another process these settings, in any working directory."""
+        """Return the environment variables that give another process these settings, in any working directory."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
         values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
         return {variable(name): str(value) for name, value in values.items() if value not in (None, "")}
 
     def python_path(self, given: str | None) -> str:
-        """Return a PYTHONPATH for another process: the project's modules, then `given`, the user's own PYTHONPATH.
+        """Return a PYTHONPATH for another process: the project's directories, then `given`, the user's own PYTHONPATH.
 
-        The user's PYTHONPATH leads to messaging systems outside this repository.
+        The user's PYTHONPATH may lead to messaging systems outside this repository.
         """
         places = [str(self.plugins), str(self.spark_jobs), *(given or "").split(os.pathsep)]
         return os.pathsep.join(dict.fromkeys(filter(None, places)))
@@ -262,12 +262,12 @@ class Settings(BaseSettings):
 
     @property
     def plugins(self) -> Path:
-        """The Airflow plugins, including this package."""
+        """The directory of Airflow's plugins, which also contains the package `brokerproof`."""
         return self.home / "plugins"
 
     @property
     def spark_jobs(self) -> Path:
-        """The entry points of spark-submit."""
+        """The directory of the programs that spark-submit runs."""
         return self.home / "spark_jobs"
 
     @property
@@ -281,24 +281,25 @@ class Settings(BaseSettings):
 
     @property
     def spark_temporary(self) -> Path:
-        """The temporary files of Spark jobs, see spark/temporary_files.py."""
+        """The directory of the temporary files of Spark jobs, see spark/temporary_files.py."""
         return self.var / "spark-temporary"
 
     def scenario_file(self, name: str) -> Path:
-        """Return the file of a scenario, or its path in the first directory if no directory has it.
+        """Return the file of a scenario. If no directory has it, return the path it would have in the first directory.
 
         Raises InputError as `Directories.find` does.
         """
         return self.scenarios.find(name) or self.scenarios.paths[0] / f"{name}.yaml"
 
     def scenario_files(self) -> list[Path]:
-        """Return the scenario files that can be used, by name. Names that two directories have are left out."""
+        """Return the scenario files, sorted by name. Names that two directories have are left out."""
         return list(self.scenarios.list_files().values())
 
     def check_directories(self) -> None:
         """Raises InputError if a directory of scenarios, topologies or suites cannot be read.
 
-        This is not a validator, because not every process needs them. For example, nodes can be ended without them.
+        This check is not part of the settings' validation, because not every command needs these directories. For
+        example, `down` ends nodes without them.
         """
         for name in _SHIPPED:
             getattr(self, name).check_readable()
@@ -326,7 +327,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
 def systems_from_environment() -> Mapping[str, str]:
     """Return only the setting `systems`. Raises InputError if its value is malformed.
 
-    The registry needs it seven times for each loaded scenario, and a check of all settings takes a millisecond.
+    This is faster than `from_environment`, which takes a millisecond to check all settings. The registry of systems
+    needs the setting seven times for each loaded scenario.
     """
     name = variable("systems")
     try:
@@ -348,14 +350,17 @@ def _make_absolute(path: Path) -> Path:
 
 
 def _list_entries(directories: Directories) -> str:
-    """Return the variable's value. It is never empty, because an empty value would not replace an inherited one."""
+    """Return the value of the environment variable that lists these directories.
+
+    The value is never empty. `to_environment` would leave an empty variable out, and the process would inherit one.
+    """
     entries = ("" if path == directories.shipped else str(path) for path in directories.paths)
     return os.pathsep.join(entries) or os.pathsep
 
 
 @lru_cache
 def _parse_systems(value: str) -> Mapping[str, str]:
-    """Return MODULE:ATTRIBUTE by name from `name=module:attribute,…`. Raises InputError if an entry is malformed."""
+    """Return {name: "module:attribute"} for `name=module:attribute,…`. Raises InputError if an entry is malformed."""
     found: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in value.split(","))):
         match = re.fullmatch(r"([a-z][a-z0-9_-]*)=([\w.]+:\w+)", entry)

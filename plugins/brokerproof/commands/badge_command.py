@@ -1,4 +1,4 @@
-"""`badge`: prints the last verdict of a scenario, or of all scenarios, as an SVG."""
+"""`badge`: prints or writes an SVG image with the last verdict of a scenario, or of all scenarios."""
 
 from __future__ import annotations
 

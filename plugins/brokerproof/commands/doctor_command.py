@@ -15,7 +15,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print every finding. The exit status is UNKNOWN if a requirement is not met."""
+    """Print each requirement and whether it is met. The exit status is UNKNOWN if one is not met."""
     findings = examine_machine(settings)
     if options.json:
         print_json([asdict(finding) for finding in findings])

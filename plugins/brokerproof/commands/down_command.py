@@ -1,4 +1,7 @@
-"""`down`: stops Airflow, the clusters and their monitors on this machine, and records all unrecorded runs."""
+"""`down`: stops Airflow, and all clusters and monitors of this user on this machine.
+
+Then it records the runs in `settings.runs` that ended without an outcome.
+"""
 
 from __future__ import annotations
 

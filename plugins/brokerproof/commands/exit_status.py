@@ -9,7 +9,7 @@ from brokerproof.run.outcome import BriefOutcome
 
 
 class ExitStatus(IntEnum):
-    """The exit status of a command. `UNKNOWN` is also the status of a command that failed and has no verdict."""
+    """The exit status of a command. A command without a verdict ends with `OK`, or with `UNKNOWN` if it failed."""
 
     OK = 0
     NOT_EXPECTED = 1
@@ -20,7 +20,7 @@ class ExitStatus(IntEnum):
 
 
 def derive_exit_status(outcome: BriefOutcome) -> ExitStatus:
-    """Return `OK` for the expected outcome, else `UNKNOWN` for unknown or no data, else `NOT_EXPECTED`."""
+    """Return `OK` for the expected outcome, else `UNKNOWN` for `unknown` or `no_data`, else `NOT_EXPECTED`."""
     if outcome.met:
         return ExitStatus.OK
     undecided = outcome.verdict in (Verdict.UNKNOWN, Verdict.NO_DATA)

@@ -1,4 +1,4 @@
-"""`explain`: shows the whole life of one message of a run."""
+"""`explain`: shows everything that a run recorded about one message: attempts, copies, deliveries and anomalies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the life of the message. Return `UNKNOWN` if some evidence about it is missing or damaged."""
+    """Print the life of the message. Return `UNKNOWN` if some evidence about the message is missing or damaged."""
     del settings
     life = read_message_life(open_run(options.run_directory), options.producer, _parse_seq(options.seq))
     if options.json:

@@ -17,9 +17,10 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the last runs of all scenarios or of the given ones, the difference of two runs, or groups of runs.
+    """Print the last runs of the given scenarios, or of all scenarios if none is given.
 
-    Raises InputError if the options contradict each other or a run is not recorded.
+    With `--compare`, print the difference of two runs. With `--by`, print the given scenarios' runs in groups. Raises
+    InputError if the options contradict each other or a run is not recorded.
     """
     if options.compare and options.scenarios:
         raise InputError(

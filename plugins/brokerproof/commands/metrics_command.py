@@ -1,4 +1,4 @@
-"""`metrics`: prints the last run of every scenario in Prometheus' text format."""
+"""`metrics`: prints metrics of every scenario's last run in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def parse_listen(value: str) -> tuple[str, int]:
-    """Return (address, port) of the text `ADDRESS:PORT`. Raises InputError for another text."""
+    """Return (address, port) for the text `ADDRESS:PORT`. Raises InputError for any other text."""
     address, _, port = value.rpartition(":")
     if not address or not port.isdigit() or int(port) > 65535:
         raise InputError(f"{value!r} is no address with a port", field="--listen", remedy="write 127.0.0.1:9101")

@@ -27,7 +27,7 @@ def print_error(message: str) -> None:
 def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> None:
     """Write a text into the file `output`, whole or not at all, and print the path. Without `output`, print the text.
 
-    With `as_json`, print `{"output": path or null, NAME: text}` instead.
+    With `as_json`, the printed text is always `{"output": path or null, NAME: text}`.
     """
     if output:
         write_whole(Path(output), text)

@@ -18,7 +18,7 @@ from brokerproof.settings import Settings, variable
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Delete tables and directories that are old enough, without asking the user. With `--dry-run`, only list them.
+    """Delete tables and directories that are old enough, and list them. With `--dry-run`, only list them.
 
     The exit status is UNKNOWN if a directory could not be read or deleted. Raises HistoryError, before anything is
     deleted, if the history cannot be used. Raises MachineError while another `prune` runs.

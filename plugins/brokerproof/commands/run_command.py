@@ -29,7 +29,10 @@ from brokerproof.suites.suite_names import list_suites
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Check the scenario, prepare for it, start Airflow unless it runs, run the scenario, and print the verdict."""
+    """Check the scenario, fetch the software for its nodes, start Airflow unless it runs, and run the scenario.
+
+    The verdict is printed, and the exit status follows from it.
+    """
     overrides = _parse_overrides(options)
     # The checks come before anything starts, so that a typing error costs no time.
     settings.check_directories()
@@ -77,7 +80,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of `--set`, parsed as YAML, and of `--runtime`, by dotted path."""
+    """Return {dotted path: value} from the options `--set`, whose values are YAML, and `--runtime`."""
     overrides: dict[str, Any] = {}
     for text in options.set:
         path, equals, value = text.partition("=")

@@ -9,7 +9,7 @@ from brokerproof.run.directory import Run
 
 
 def open_run(location: str) -> Run:
-    """Return the run in a directory or at a URL. Raises InputError if it holds no run or cannot be read."""
+    """Return the run in a directory or at a URL. Raises InputError if it has no run or cannot be read."""
     run = Run(make_absolute(location))
     remedy = "give a directory of var/runs/, or the URL of a run's directory"
     try:

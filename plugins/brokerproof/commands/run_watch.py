@@ -1,4 +1,4 @@
-"""The common part of `run` and `watch`: show a run until it ends or the user leaves, and print its outcome."""
+"""The common part of `run` and `watch`: show a run until it ends or the user stops watching; print its outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from brokerproof.run.outcome import BriefOutcome, make_unknown_outcome
 
 @dataclass(frozen=True, kw_only=True)
 class WatchEnd:
-    """The result of watching a run."""
+    """The outcome of a watched run, and the exit status of the command that watched it.
+
+    If the command ended before the run, the outcome is `unknown`.
+    """
 
     outcome: BriefOutcome
     status: ExitStatus
@@ -30,9 +33,10 @@ class WatchEnd:
 
 
 def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = lambda: None) -> WatchEnd:
-    """Call `begin`, then show the run until it ends, the user leaves, or Airflow has gone.
+    """Call `begin`, then show the run until it ends, the user stops watching, or Airflow is gone.
 
-    Ctrl-C asks the user. Without a terminal, or after SIGTERM, the run is stopped and shown to its end.
+    After Ctrl-C, the user is asked whether to stop the run, to stop watching, or to go on. Without a terminal, or after
+    SIGTERM, the run is stopped and shown to its end.
     """
     try:
         with SignalHandler() as handler:
@@ -46,9 +50,9 @@ def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = 
 
 
 def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error: AirflowGoneError) -> WatchEnd:
-    """Return the end of a run that was not over when Airflow ended or fell silent.
+    """Return an end with an unknown outcome, for a run that was not over when Airflow ended or fell silent.
 
-    Its reason says how many of the run's processes still run, and which commands help.
+    The outcome's reason says how many of the run's processes still run, and which commands help.
     """
     count = sum(1 for _ in find_marked_processes(directory.absolute()))
     left = f"{count} of its processes (nodes, clients, monitor) still run" if count else "none of its nodes runs"
@@ -63,7 +67,10 @@ def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error:
 
 
 def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
-    """Print the outcome of a run on stdout. With `json`, print it on `console`, and as JSON on stdout."""
+    """Print the outcome of a run on stdout. With `json`, print it on `console` for people, and on stdout as JSON.
+
+    For a user who stopped watching, only the JSON is printed.
+    """
     # A user who left has already read how to go on.
     if end.status is not ExitStatus.INTERRUPTED:
         print_outcome(end.outcome, end.problems, console if json else Console())

@@ -1,4 +1,4 @@
-"""`scenarios`: lists the scenarios, checks every file, and prints the warnings about each scenario."""
+"""`scenarios`: lists the scenarios with their warnings, and an error for each scenario or suite that is unusable."""
 
 from __future__ import annotations
 

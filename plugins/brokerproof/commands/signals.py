@@ -19,7 +19,7 @@ _QUESTION = "Stop the run and its cluster (s), only stop watching (w), or go on 
 
 
 class TerminationRequest(KeyboardInterrupt):
-    """SIGTERM came. The user is asked only after a Ctrl-C."""
+    """SIGTERM came. Unlike after Ctrl-C, the user is not asked, and the run is stopped."""
 
 
 class Choice(Enum):
@@ -78,7 +78,7 @@ class SignalHandler:
 
 
 def ask_for_choice(interrupt: KeyboardInterrupt, progress: Progress) -> Choice:
-    """Ask the user for a choice. Without a terminal, or after SIGTERM, return `STOP` without asking."""
+    """Ask the user what to do after a signal. Without a terminal, or after SIGTERM, return `STOP` without asking."""
     if isinstance(interrupt, TerminationRequest) or not _is_terminal():
         return Choice.STOP
     try:
@@ -99,7 +99,7 @@ def ask_for_choice(interrupt: KeyboardInterrupt, progress: Progress) -> Choice:
 
 
 def _is_terminal() -> bool:
-    """Whether the terminal shows the question and this process may read the answer from it."""
+    """Whether a terminal shows the question, and this process may read the answer from it."""
     try:
         return sys.stdin.isatty() and sys.stderr.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError, AttributeError):

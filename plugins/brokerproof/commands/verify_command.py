@@ -26,9 +26,9 @@ from brokerproof.spark.submission import submit_locally
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Submit the job `verify` on this machine and print the outcome.
+    """Run the Spark job `verify` on this machine, print the outcome, and write the report again.
 
-    The verdict is recorded if the run was not judged before. The report is written anew.
+    The outcome is recorded in the history only if the run was not judged before.
     """
     directory = Path(options.run_directory).resolve()
     # This check comes first, because judging without tables would replace the run's judgement by `unknown`.
@@ -60,9 +60,9 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _find_deletion(directory: Path) -> str | None:
-    """Return the sentence about the deletion of a run's tables or of its directory, or None if both are there.
+    """Return the sentence that says when and why the run's tables or directory were deleted; None if they were not.
 
-    Raises InputError if the directory holds no run and the history knows of no deletion.
+    Raises InputError if the directory holds no run and the history records no deletion.
     """
     if _holds_run(directory):
         deletion = read_record(Run(str(directory)), TablesDeletion)

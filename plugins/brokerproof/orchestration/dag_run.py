@@ -1,4 +1,4 @@
-"""Names and run ids that the DAGs share with the code that starts, follows or shows DAG runs."""
+"""The ids of runs, and the names of DAG parameters and XComs. DAGs and the programs that follow DAG runs share them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ PROBLEM = "problem"
 
 
 def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
-    """Return the id of a run that starts at the UTC time `at`. `suffix` differs between runs of the same second."""
+    """Return the id of a run that starts at the UTC time `at`. Runs of the same second need different suffixes."""
     return f"{scenario}-{at:%Y%m%dT%H%M%SZ}-{suffix}"
 
 
 def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
-    """Return the id of the run that belongs to a DAG run: unique over all scenarios, and valid as a directory's name.
+    """Return Brokerproof's id for a try of a DAG run. The id begins with the scenario and names the run's directory.
 
-    Airflow's own ids contain `:` and `+`, which Hadoop's paths do not allow. When a user clears a run, Airflow runs it
-    again with a higher `try_number`. Each try has a directory of its own, because no run overwrites evidence.
+    Airflow's ids contain `:` and `+`, which Hadoop's paths do not allow, so such characters are left out. When a user
+    clears a DAG run, Airflow runs it again with a higher `try_number`. Each try has its own id and directory, because
+    no run overwrites evidence.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id.replace(":", ""))
     name = safe if safe.startswith(scenario) else f"{scenario}-{safe}"
@@ -28,5 +29,5 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
 
 
 def belongs_to(run_id: str, scenario: str, dag_run_id: str) -> bool:
-    """Whether `run_id` is the id of any try of a DAG run."""
+    """Whether `run_id` is the id that `derive_run_id` gives to any try of this DAG run."""
     return re.fullmatch(re.escape(derive_run_id(scenario, dag_run_id)) + r"(-([2-9]|[1-9]\d+))?", run_id) is not None

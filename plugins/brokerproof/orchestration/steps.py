@@ -1,4 +1,4 @@
-"""The time limit of each step of a run, and a sentence that describes the step, from the scenario's values."""
+"""For each step of a run: its time limit, and a sentence that describes the step with the scenario's values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JUDGE_S = 3600
 
 
 def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
-    """Return the execution timeout of a step. A DAG run has none, because Airflow would skip the teardown after it."""
+    """Return the time limit of the step's task. The DAG run has no limit, because Airflow would skip its teardown."""
     under_load = scenario.phases.total_s + scenario.settle_s + _START_MARGIN_S
     seconds = {
         "reserve": _SLOT_WAIT_S,

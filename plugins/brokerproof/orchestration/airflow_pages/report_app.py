@@ -1,8 +1,8 @@
 """The web application of Brokerproof's pages in Airflow's UI: their addresses, and who may read each report.
 
 Every request, even for a style sheet, needs a login to Airflow. A user sees the runs of a scenario only if Airflow lets
-the user read its DAG. Airflow does not protect the applications of plugins, so this application checks both itself. It
-changes no data.
+the user read the scenario's DAG. Airflow does not protect the applications of plugins, so this application checks the
+login and the permission itself. It changes no data.
 """
 
 from __future__ import annotations
@@ -152,7 +152,10 @@ def _show_campaign(stamp: str, request: Request, user: GetUserDep) -> HTMLRespon
 
 
 def _read_campaigns(user: Any, stamp: str | None = None) -> list[Campaign]:
-    """Return the campaigns with only the runs that the user may read; campaigns without such runs are left out."""
+    """Return the campaigns, or the one with this stamp, with only the runs that the user may read.
+
+    A campaign without such a run is left out.
+    """
     allowed = _list_readable_scenarios(user)
     with _open_history() as history:
         found = history.list_campaigns(stamp=stamp) if history else []
@@ -196,7 +199,7 @@ def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HT
 
 
 def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
-    """Make a report of the run and send it as a download."""
+    """Make the run's report in the form that `name` names, such as `report.json`, and send it as a download."""
     if name not in EXPORTS:
         raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
     run = _find_run(run_id, user)
@@ -229,7 +232,7 @@ def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Re
 
 
 def _send_metrics(user: GetUserDep) -> Response:
-    """Send the metrics of each scenario's last run for Prometheus, if the user may read the scenario."""
+    """Send Prometheus metrics of the last run of each scenario that the user may read."""
     allowed = _list_readable_scenarios(user)
     with _open_history() as history:
         text = render_metrics(history, scenarios=allowed) if history else ""
@@ -290,9 +293,10 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
 
 
 def _link_to_airflow(session: Session, place: RunPlace, page: Page) -> tuple[Links, Links]:
-    """Return links to Airflow's pages about a run, and links to its tasks in the order of their start.
+    """Return two lists of links into Airflow: to the scenario and the DAG run, and to each task that has started.
 
-    If Airflow no longer has the DAG run, return only the link to the page of its scenario.
+    The tasks are in the order of their start. If Airflow no longer has the DAG run, only the link to the scenario is
+    returned.
     """
     # In the URL, Airflow's `dags` is next to Brokerproof's root.
     dag = f"{page.root}../dags/{quote(place.scenario)}"
@@ -314,7 +318,7 @@ def _link_to_airflow(session: Session, place: RunPlace, page: Page) -> tuple[Lin
 
 
 def _page(request: Request, here: str = "", *, draws: bool = True) -> Page:
-    """Return the Page for a request. Its link to the overview is relative, so every host name and proxy works."""
+    """Return the `Page` for a request. Its links are relative, so they work with every host name and proxy."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return Page(root="../" * (path.count("/") - 1) or "./", here=here, draws=draws)
 
@@ -335,5 +339,5 @@ def _list_readable_scenarios(user: Any) -> set[str]:
 
 
 def _open_history() -> AbstractContextManager[History | None]:
-    """Return a context manager that yields the history, or None if the history's file does not exist yet."""
+    """Return a context manager that yields the history, or None if its file does not exist yet."""
     return open_recorded_history() or nullcontext()

@@ -81,10 +81,10 @@ def build_campaign_dag(scenarios: Sequence[str]) -> DAG:
 
 
 class PlanOperator(BaseOperator):
-    """Return the campaign's runs, in order, as arguments of TriggerDagRunOperator."""
+    """The task `plan`: it decides which runs the campaign starts, and in which order."""
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return `trigger_dag_id` and `trigger_run_id` for each chosen scenario; fail if a name is unknown."""
+        """Return the arguments of TriggerDagRunOperator for each chosen scenario; fail if a name is unknown."""
         known = [file.stem for file in from_environment().scenario_files()]
         chosen = list(dict.fromkeys(context["params"]["scenarios"]))
         with fail_with_sentence(context):
@@ -98,7 +98,7 @@ class PlanOperator(BaseOperator):
 
 
 class CampaignVerdictOperator(BaseOperator):
-    """Log a line for each run, and succeed if the outcome of every run is the expected one."""
+    """The task `verdict` of a campaign: it succeeds if the outcome of every run is what the run's scenario expects."""
 
     template_fields: Sequence[str] = ("planned",)
 
@@ -107,7 +107,10 @@ class CampaignVerdictOperator(BaseOperator):
         self.planned = planned
 
     def execute(self, context: Context) -> str:
-        """Return one sentence about all runs; fail with it if there is no run or an unexpected outcome."""
+        """Log a line for each run, and return one sentence about all runs.
+
+        The task fails with this sentence if the campaign has no run, or if a run has an unexpected outcome.
+        """
         runs = from_environment().runs
         outcomes = [_read_outcome(one["trigger_dag_id"], runs / one["trigger_run_id"]) for one in self.planned or []]
         for line in _tabulate_outcomes(outcomes):

@@ -24,10 +24,10 @@ CONNECTION = "docker_default"
 
 
 def fetch_images(run: Run) -> None:
-    """Fetch the images that the engine lacks, if the run's runtime uses images.
+    """Fetch the images of the run's nodes that the container engine lacks. Other runtimes have no images to fetch.
 
-    Raises MachineError if the engine or the registry does not answer, refuses access, or has no such image. Raises
-    NodeError if the engine refuses to describe an image.
+    Raises MachineError if the engine or the registry does not answer or refuses access, or if the registry lacks the
+    image. Raises NodeError if the engine refuses to describe an image.
     """
     if not issubclass(load_runtime(run.scenario.runtime), RunsImages):
         return

@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 
 
 class ReserveOperator(BaseOperator):
-    """Check the scenario, make the run's directory, take a slot with its address range, and start the monitor.
+    """The task `reserve`: check the scenario, take a slot, make the run's directory, and start the monitor.
 
-    It starts no nodes, because Airflow skips the teardown of a setup that failed.
+    This task starts no nodes. It is a setup, and if a setup fails, Airflow skips the teardown that would end the nodes.
     """
 
     def __init__(self, *, scenario: str, **kwargs: Any) -> None:
@@ -52,7 +52,7 @@ class ReserveOperator(BaseOperator):
         self.scenario = scenario
 
     def execute(self, context: Context) -> str:
-        """Return the run's directory, or fail with one sentence. If all slots are held, Airflow tries again later."""
+        """Return the run's directory, or fail with one sentence. If all slots are held, Airflow repeats the task."""
         from brokerproof import lifecycle
         from brokerproof.orchestration.notify.notifier import check_notifiers
 
@@ -95,7 +95,7 @@ class ReserveOperator(BaseOperator):
 def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values in the parameter `settings`, by dotted path.
 
-    Raises InputError for any other parameter, because Airflow accepts it and it would have no effect.
+    Raises InputError for any other parameter, because Airflow would accept the parameter without any effect.
     """
     for name in params:
         if name != SETTINGS:
@@ -104,7 +104,10 @@ def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LifecycleOperator(StepOperator):
-    """Do the step of brokerproof.lifecycle whose name is the task's id: provision, configure, break_it or release."""
+    """Call the function of brokerproof.lifecycle that the task is named after.
+
+    The tasks are `provision`, `configure`, `break_it` and `release`. The first one also fetches images.
+    """
 
     def execute(self, context: Context) -> None:
         from brokerproof import lifecycle
@@ -118,10 +121,13 @@ class LifecycleOperator(StepOperator):
 
 
 class SuiteOperator(StepOperator):
-    """Succeed if the suite with the task's name is `passed`. If the suite does not apply, the task is skipped."""
+    """Succeed if the suite that the task is named after is `passed`. If the suite does not apply, the task is skipped.
+
+    The suite's verdict comes from the judgement that `verify` wrote, so this task needs no Spark.
+    """
 
     def execute(self, context: Context) -> str:
-        """Return one sentence about the suite, from the judgement that `verify` wrote. This needs no Spark."""
+        """Return one sentence about the suite. A failed or skipped task has the sentence as its reason."""
         from brokerproof.run.judgement import read_judgement
 
         try:
@@ -146,7 +152,10 @@ class SuiteOperator(StepOperator):
 
 
 class RecordOperator(StepOperator):
-    """Record the run, even if a step failed, add the outcome to the asset's event, and write the report."""
+    """Record the run in the history, add its outcome to the event of the asset RESULTS, and write the report.
+
+    A run whose steps failed is recorded too.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(outlets=[RESULTS], **kwargs)
@@ -179,7 +188,7 @@ class VerdictOperator(StepOperator):
     """
 
     def execute(self, context: Context) -> str:
-        """Return one sentence with the verdict and its reason; fail with it if the outcome is not the expected one."""
+        """Return one sentence with the verdict and its reason. If the outcome is unexpected, fail with the sentence."""
         from brokerproof.orchestration.notify.notifier import notify_of_result
         from brokerproof.results.run_outcome import compose_outcome
 

@@ -33,7 +33,7 @@ from brokerproof.suites.suite_names import list_suites
 
 
 def load_scenario_dag(file: Path, settings: Settings) -> DAG:
-    """Return the DAG of a scenario's file. Raises InputError if the file is unusable or Airflow refuses its values."""
+    """Return the DAG of the scenario in `file`. Raises InputError if the file or a value in it cannot be used."""
     scenario, topology = load_scenario(file, settings.topologies, suites=list_suites(settings.expectations))
     try:
         return build_scenario_dag(scenario, topology, expectations=settings.expectations)
@@ -104,7 +104,7 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
 
 
 def _list_tags(scenario: Scenario) -> list[str]:
-    """Return the scenario's tags, its topology, its guarantee, and `control` if it expects `failed`.
+    """Return the scenario's tags, its topology, its guarantee, and `control` if it expects the verdict `failed`.
 
     Users filter the list of DAGs by these tags.
     """

@@ -44,7 +44,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         after: type[Record] | None = None,
         **kwargs: Any,
     ) -> None:
-        """`after` is a kind of record. If the run has no such record, the step is skipped."""
+        """`after` is a class of records that an earlier step writes. If the run has none, this step is skipped."""
         super().__init__(task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs)
         self.run_directory = run_directory
         self._after = after
@@ -63,17 +63,18 @@ class SparkStepOperator(Step, SparkSubmitOperator):
                 raise RunError(last.sentence or describe_end(str(error))) from None
 
     def end_work(self) -> None:
-        """End the driver and its Python workers; the provider ends a driver that runs on a cluster."""
+        """End the Spark driver and its Python workers. The provider's hook ends a driver that runs on a cluster."""
         super().end_work()
         if self._hook is not None:
             self._hook.on_kill()
 
 
 def describe_end(message: str) -> str:
-    """Return a short sentence for the provider's error message about a job that named no exception.
+    """Return a short sentence that says how the Spark driver ended, for a job that named no exception.
 
-    The message contains the whole command and an error code. A shell, such as the script spark-submit, reports 128 plus
-    the number of the signal that killed its program.
+    `message` is the error message of Airflow's Spark provider: the whole command and an error code. A message without
+    an error code is returned as it is. A shell, such as the script spark-submit, reports 128 plus the number of the
+    signal that killed its program.
     """
     found = re.search(r"Error code is: (-?\d+)\.?$", message)
     if found is None:
@@ -86,7 +87,7 @@ def describe_end(message: str) -> str:
 
 
 def _is_there(run: Run, kind: type[Record]) -> bool:
-    """Whether a step left a record of the kind. A damaged record counts too."""
+    """Whether the run has a record of this class. A damaged record counts too."""
     try:
         return read_record(run, kind) is not None
     except RunError:
@@ -131,7 +132,7 @@ def _count_messages(run_directory: str) -> int:
 
 
 class _WatchingHook(SparkSubmitHook):
-    """The provider's hook, which also looks for the job's exception in its output."""
+    """The provider's hook, which also looks for the last exception in the job's output."""
 
     def __init__(self, *, last: LastException, **kwargs: Any) -> None:
         super().__init__(**kwargs)

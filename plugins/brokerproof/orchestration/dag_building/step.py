@@ -1,4 +1,4 @@
-"""The common part of all steps of a run as Airflow tasks: the run, the time limit, and the handling of failures."""
+"""The common base of the tasks of a run: they open the run, set the time limit, and handle failures in one way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Step:
     def pre_execute(self, context: Context) -> None:
         """Set the time limit from the run's own scenario, and log a sentence about the step.
 
-        The scenario's file may have other values than the run.
+        The scenario's file, from which Airflow built the task, may have other values than the run.
         """
         with suppress(BrokerproofError):
             run = self.open_run()
@@ -64,9 +64,10 @@ class Step:
 
     @contextmanager
     def record_work(self, context: Context) -> Iterator[Run]:
-        """Yield the run, and record the step's time and problem in it.
+        """Yield the run. When the block ends, write the step's times, and its problem if it failed, into the run.
 
-        A BrokerproofError fails the task with its sentence and without a traceback.
+        A BrokerproofError in the block fails the task with the error's sentence and without a traceback. At the task's
+        time limit, the step's processes are ended and the task fails in the same way.
         """
         run = self.open_run()
         with fail_with_sentence(context), record_step(run, self.task_id):
@@ -90,7 +91,10 @@ class StepOperator(Step, BaseOperator):
 
 @contextmanager
 def fail_with_sentence(context: Context) -> Iterator[None]:
-    """Turn a BrokerproofError into a failed task, and store its sentence as an XCom too."""
+    """If the block raises a BrokerproofError, fail the task without a retry, with the error's sentence.
+
+    The sentence is also stored as the XCom `problem`.
+    """
     try:
         yield
     except BrokerproofError as error:
@@ -101,7 +105,7 @@ def fail_with_sentence(context: Context) -> Iterator[None]:
 
 
 def end_children(timeout_s: float = 3) -> None:
-    """End the processes that this task started. The nodes go on, because each node has its own session."""
+    """End the descendants of this process. Nodes go on, because each node leads an operating system session."""
     session = os.getsid(0)
     children = [child for child in psutil.Process().children(recursive=True) if _read_session_id(child) == session]
     for child in children:

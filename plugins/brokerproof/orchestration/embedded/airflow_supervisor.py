@@ -1,7 +1,7 @@
-"""The process that leads the embedded Airflow's session: `python -m MODULE HOME COMPONENT …`, with this module.
+"""The supervisor: the process that starts the embedded Airflow's components, such as the scheduler.
 
-It migrates the database, starts the components, restarts a component that ended, and ends all of them on SIGTERM or
-SIGINT. It does not import Airflow, so that it stays small.
+Its command is `python -m THIS_MODULE HOME COMPONENT …`. It migrates the database, starts the components, restarts a
+component that ended, and ends all of them on SIGTERM or SIGINT. To stay small, it does not import Airflow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PAUSE_BEFORE_RESTART_S = 5
 
 
 class Component:
-    """One of Airflow's processes, with its log in `logs`."""
+    """A process that runs `airflow NAME`, and writes its output to `NAME.log` in `logs`."""
 
     def __init__(self, name: str, logs: Path) -> None:
         self.name = name
@@ -46,10 +46,10 @@ def make_own_url(home: Path) -> str:
 
 
 def migrate_database(home: Path) -> None:
-    """Migrate the database to this version of Airflow; exit with status 1 if that fails.
+    """Migrate the database to this version of Airflow. If that fails, this process exits with status 1.
 
-    The embedded Airflow's own file is migrated once for each version. Another database is migrated at every start,
-    because other people can empty it or replace it with an older one.
+    The embedded Airflow's own database file is migrated once for each version. A database that the user names is
+    migrated at every start, because other people can empty it or replace it with an older one.
     """
     own_file = home / "airflow.db" if os.environ.get(DATABASE_URL) == make_own_url(home) else None
     done = home / f"database-{importlib.metadata.version('apache-airflow-core')}"

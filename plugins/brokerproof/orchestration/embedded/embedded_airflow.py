@@ -61,7 +61,8 @@ class AirflowStatus:
 class EmbeddedAirflow:
     """Starts, stops and describes the embedded Airflow.
 
-    `notify` gets a sentence when a start begins, and when another wait has taken `say_after_s`.
+    `notify` gets the sentences for the user, for example when a start begins, and if a wait takes longer than
+    `say_after_s`.
     """
 
     def __init__(
@@ -83,10 +84,10 @@ class EmbeddedAirflow:
     def start(self) -> str:
         """Start Airflow unless it runs, wait until it is healthy, and return its URL.
 
-        If two processes call this at the same time, one starts Airflow and both get the same URL. If the running
-        Airflow searches other directories for the user's files, it is started again if it has no unfinished run.
-        Raises InputError if it has one, or if this process belongs to another Airflow. Raises MachineError, with the
-        end of the log, if a component does not start.
+        If two processes call this method at the same time, one starts Airflow and both get the same URL. A running
+        Airflow that searches other directories for the user's files is started again, but only if it has no unfinished
+        run. Raises InputError if it has one, or if this process belongs to another Airflow. Raises MachineError, with
+        the end of the last log, if Airflow is not healthy in time.
         """
         _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
@@ -111,7 +112,7 @@ class EmbeddedAirflow:
             return session.url
 
     def stop(self) -> bool:
-        """End every process of Airflow, and return whether there was one. The nodes of a run go on."""
+        """End every process of this Airflow, and return whether there was one. The nodes of a run go on."""
         if not self.home.exists():
             return False
         with self._acquire_lock():
@@ -144,7 +145,10 @@ class EmbeddedAirflow:
         return AirflowClient(self.find_url, USER, self.read_password(), notify=self._notify)
 
     def check_scheduler(self) -> None:
-        """Raises AirflowGoneError if Airflow can start no further task, even if it still answers."""
+        """Raises AirflowGoneError if the scheduler and the supervisor have ended, so that no further task starts.
+
+        Airflow's API server may still answer.
+        """
         session = self.read_session()
         if session is not None and session.has_lost("scheduler"):
             raise AirflowGoneError(
@@ -152,7 +156,7 @@ class EmbeddedAirflow:
             )
 
     def find_url(self) -> str | None:
-        """Return the URL of the running Airflow, whether or not it answers, or None if it has ended."""
+        """Return the URL of the running Airflow, even if it does not answer; None if its supervisor has ended."""
         session = self.read_session()
         return session.url if session and session.is_supervised() else None
 
@@ -160,7 +164,7 @@ class EmbeddedAirflow:
         return read_password(self.home)
 
     def read_session(self) -> AirflowSession | None:
-        """Return the session that the pid file names, or None if the file is missing or a crash cut it short."""
+        """Return the session that the pid file names, which may have ended; None if the file is missing or damaged."""
         try:
             return AirflowSession(**json.loads(self._pid_file.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
@@ -193,9 +197,9 @@ class EmbeddedAirflow:
             timer.cancel()
 
     def _ends_for_other_directories(self, session: AirflowSession) -> bool:
-        """End an idle session that was started with other directories, and return whether it was ended.
+        """If the session searches other directories than the settings name, end it. Return whether it was ended.
 
-        Raises InputError if the session has unfinished runs, because it does not search the user's directories.
+        Raises InputError if such a session has an unfinished run.
         """
         other = _find_other_directories(self._settings, session)
         if other is None:
@@ -236,7 +240,7 @@ class EmbeddedAirflow:
         return session
 
     def _end_unrecorded(self) -> bool:
-        """End an Airflow that has no pid file because its starter was killed, and return whether there was one."""
+        """End an Airflow whose starter was killed before it wrote the pid file. Return whether there was one."""
         found = False
         for process in list(find_marked_processes(self.home, variable=SERVICE_MARK)):
             with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
@@ -257,9 +261,9 @@ class EmbeddedAirflow:
             raise MachineError(f"{error}; {self._read_log_end()}") from None
 
     def _cancel_interrupted_runs(self, session: AirflowSession) -> None:
-        """Cancel the runs whose tasks ended with an earlier Airflow. Their teardown then frees their slots.
+        """Cancel the runs that an earlier Airflow had begun when it ended. Their teardown then frees their slots.
 
-        Without this, Airflow would treat their tasks as alive for another minute and a half.
+        Without this, Airflow would treat the ended tasks of these runs as alive for another minute and a half.
         """
         client = AirflowClient(lambda: session.url, USER, self.read_password())
         for run_id in client.cancel_runs_started_before(session.read_beginning()):
@@ -286,9 +290,10 @@ def _check_that_no_other_is_served() -> None:
 
 
 def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[str, str] | None:
-    """Return the variable of a setting whose directories differ from the session's, and the session's directories.
+    """Return (environment variable, the session's directories) for the first setting in which the session differs.
 
-    Return None if all are equal, or if the session's settings cannot be read.
+    The directories are separated by `:`. Return None if the session searches the directories of `wanted`, or if its
+    settings cannot be read.
     """
     environment = session.read_environment()
     if environment is None:
@@ -306,7 +311,7 @@ def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[
 
 
 def _is_healthy(session: AirflowSession) -> bool:
-    """Whether every component is healthy. A heartbeat counts only if it came after the session began."""
+    """Whether every component is healthy and tasks can be served. Heartbeats from before the session do not count."""
     try:
         health = httpx.get(f"{session.url}/api/v2/monitor/health", timeout=10, trust_env=False).json()
         beats = [
@@ -319,9 +324,9 @@ def _is_healthy(session: AirflowSession) -> bool:
 
 
 def _serves_tasks(session: AirflowSession) -> bool:
-    """Whether the API for tasks answers.
+    """Whether the API that tasks use answers.
 
-    Airflow builds this API at its first request, which takes 4 s. After the request here, no task waits for that.
+    Airflow builds this API at its first request, which takes 4 s. After this function's request, no task waits for it.
     """
     return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
 
@@ -353,7 +358,7 @@ def _find_free_port() -> int:
 
 
 def _describe_start(port: int) -> str:
-    """Return the line about a start, with the port if it is not the preferred one."""
+    """Return the sentence that Airflow is starting, with the port if the preferred one is in use."""
     preferred = _read_preferred_port()
     # 0 accepts any port.
     elsewhere = f" on port {port}, because {preferred} is in use" if preferred not in (0, port) else ""

@@ -38,9 +38,9 @@ _SHORTER_TIMEOUTS = {
 
 
 def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
-    """Return the environment of Airflow's processes; `port` is the API server's.
+    """Return the environment of Airflow's processes; `port` is the port of the API server.
 
-    The user's own AIRFLOW_CONN_ variables stay, and so do the AIRFLOW__ variables that are not set here.
+    The user's own AIRFLOW_CONN_ variables stay. The user's AIRFLOW__ variables stay unless this function sets them.
     """
     read_password(settings.airflow_home)
     keys = _read_keys(settings.airflow_home)
@@ -90,10 +90,11 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
 
 
 def build_database_environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that name the database. In `given`, the user's variables, an empty value counts as unset.
+    """Return the environment variables that name Airflow's database.
 
-    If a PostgreSQL URL names no driver, the result selects psycopg for synchronous and asynchronous connections. By
-    default, Airflow would need a second driver, asyncpg.
+    `given` are the user's variables. If they name no database, Airflow's own SQLite file is used; an empty variable
+    counts as unset. If a PostgreSQL URL names no driver, the result selects psycopg for synchronous and asynchronous
+    connections. By default, Airflow would need a second driver, asyncpg.
     """
     url = given.get(DATABASE_URL)
     if not url:
@@ -127,7 +128,7 @@ def _read_keys(home: Path) -> Mapping[str, str]:
 
 
 def _read_or_make(file: Path, make: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the content of a JSON file that only its owner may read. A missing file is made with `make`'s result."""
+    """Return the content of a JSON file that only its owner may read. A missing file is written from `make()` first."""
     if not file.exists():
         write_whole(file, json.dumps(make()), permissions=PRIVATE)
     return dict(json.loads(file.read_text()))

@@ -1,9 +1,9 @@
-"""The session of processes that make up the embedded Airflow.
+"""The embedded Airflow's processes, which form one session of the operating system.
 
-One supervisor process (airflow_supervisor.py) leads the session. The API server, the scheduler, the DAG processor and
-the tasks are its members. Airflow gives each task a process group of its own, but no session of its own. So the kernel
-can list all members, even after the supervisor was killed. Nodes are not members: each node leads a session of its own
-and outlives Airflow (see runtimes/).
+The supervisor (airflow_supervisor.py) leads the session. The API server, the scheduler, the DAG processor and the tasks
+are its members. Airflow gives each task a process group of its own, but no session of its own. So the kernel can list
+all members, even after the supervisor was killed. Nodes are not members: each node leads a session of its own and
+outlives Airflow (see runtimes/).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _STOP_TIMEOUT_S = 10
 
 @dataclass(frozen=True, kw_only=True)
 class AirflowSession:
-    """The session as its supervisor's pid file describes it. `created` is in seconds since the machine's boot."""
+    """The session that the pid file describes: the supervisor's pid, and the port of the API server.
+
+    `created` is the supervisor's start in seconds since the machine's boot.
+    """
 
     pid: int
     created: float
@@ -36,25 +39,26 @@ class AirflowSession:
         return f"http://127.0.0.1:{self.port}"
 
     def is_supervised(self) -> bool:
-        """Whether the supervisor still runs. Another process that got its pid later does not count."""
+        """Whether the supervisor still runs. Another process that got the supervisor's pid later does not count."""
         return find_process(self.pid, self.created) is not None
 
     def read_beginning(self) -> float:
-        """Return the supervisor's start in seconds since 1970. Raises psutil.NoSuchProcess if it has ended."""
+        """Return the supervisor's start in seconds since 1970. Raises psutil.NoSuchProcess if its pid is unused."""
         return psutil.Process(self.pid).create_time()
 
     def read_environment(self) -> dict[str, str] | None:
-        """Return the supervisor's environment, or None if it is another user's process or has just ended."""
+        """Return the supervisor's environment, or None if the supervisor has ended or belongs to another user."""
         try:
             return dict(psutil.Process(self.pid).environ())
         except (OSError, psutil.Error):
             return None
 
     def list_members(self) -> list[psutil.Process]:
-        """Return all living processes of the session, including the supervisor.
+        """Return all living processes of the session, including the supervisor; empty if the session has ended.
 
-        The kernel gives no new process a pid that still names a session. So if the supervisor died, all members of its
-        session are Airflow's. If another process has its pid, the session ended before that process began.
+        A session's id is the supervisor's pid. The kernel gives no new process a pid that is still the id of a session.
+        So if another process has the supervisor's pid, the session has ended. Else all processes with the id are
+        Airflow's.
         """
         if self._is_pid_taken():
             return []

@@ -37,7 +37,7 @@ _OWN_PAUSE_S = 5.0
 
 
 class AirflowError(BrokerproofError):
-    """Airflow refused a request or does not answer."""
+    """Airflow refused a request, did not show a DAG in time, or does not answer."""
 
 
 class AirflowGoneError(AirflowError):
@@ -49,12 +49,15 @@ class AirflowGoneError(AirflowError):
 
 
 class _NoUsableAnswerError(Exception):
-    """The server gave an answer that a working Airflow does not give."""
+    """An answer came from a server that is no working Airflow, or not yet, so the request is repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """A task of a DAG run. `state` is None until Airflow schedules it. `pid` is its present or last process."""
+    """A task of a DAG run. `state` is None until Airflow schedules the task.
+
+    `pid` is the process of the task, which may have ended; None before the task's first process.
+    """
 
     task_id: str
     state: str | None
@@ -102,7 +105,7 @@ class AirflowClient:
 
     @contextmanager
     def call_while_waiting(self, function: Callable[[], None]) -> Iterator[None]:
-        """Within the block, call a function every _LOOK_EVERY_S while a request waits for its answer."""
+        """Within the block, call a function about every _LOOK_EVERY_S while a request waits for its answer."""
         before, self._while_waiting = self._while_waiting, function
         try:
             yield
@@ -110,10 +113,10 @@ class AirflowClient:
             self._while_waiting = before
 
     def wait_for_dag(self, dag_id: str) -> None:
-        """Wait until Airflow has read a DAG.
+        """Wait until Airflow has read the DAG of a scenario.
 
-        Raises InputError, with Airflow's import errors, if the scenario's file is unusable. Raises AirflowError after
-        _PARSE_TIMEOUT_S.
+        Raises InputError, with Airflow's import errors, if the scenario's file is unusable. Raises AirflowError if
+        Airflow has not read the DAG after _PARSE_TIMEOUT_S.
         """
         requested_at: float | None = None
         say_at: float | None = self._clock.monotonic_s() + self._say_after_s
@@ -167,12 +170,12 @@ class AirflowClient:
         return [_parse_task(task) for task in self._get_field(path, "task_instances")]
 
     def list_running(self, dag_id: str) -> list[str]:
-        """Return the ids of at most 10 DAG runs of a DAG that are running."""
+        """Return the ids of the DAG's running DAG runs, at most 10."""
         runs = self._get_field(f"/api/v2/dags/{dag_id}/dagRuns?state=running&limit=10", "dag_runs")
         return [str(run["dag_run_id"]) for run in runs]
 
     def find_run(self, run_id: str) -> DagRun | None:
-        """Return the DAG run that belongs to a run id, or None if it is not one of the _RUNS_LOOKED_THROUGH newest."""
+        """Return the DAG run of a run, or None if there is none among the _RUNS_LOOKED_THROUGH newest DAG runs."""
         path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
         for run in self._get_field(path, "dag_runs"):
             if belongs_to(run_id, run["dag_id"], run["dag_run_id"]):
@@ -180,7 +183,7 @@ class AirflowClient:
         return None
 
     def read_xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any | None:
-        """Return the value that a task left under a key, or None if it left no such value."""
+        """Return the XCom that a task stored under a key, or None if there is none."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         answer = self._send_request("GET", path, allowed=(200, 404), field="value")
         return answer.json()["value"] if answer.status_code == 200 else None
@@ -213,7 +216,7 @@ class AirflowClient:
         return [run["dag_run_id"] for run in runs]
 
     def list_unfinished_runs(self) -> list[str]:
-        """Return the ids of at most 100 DAG runs that wait or go on."""
+        """Return the ids of queued and running DAG runs of all DAGs, at most 100."""
         states = {"state": ["queued", "running"], "limit": 100}
         runs = self._send_request("GET", "/api/v2/dags/~/dagRuns", params=states, field="dag_runs").json()["dag_runs"]
         return [run["dag_run_id"] for run in runs]
@@ -224,7 +227,7 @@ class AirflowClient:
         return [f"{error['filename']}: {str(error['stack_trace']).strip()}" for error in errors]
 
     def _request_parsing(self) -> None:
-        """Make Airflow read the DAG files now. By itself it reads an unchanged file only every 30 s."""
+        """Make Airflow read the files of its known DAGs now. By itself it reads an unchanged file only every 30 s."""
         for token in {dag["file_token"] for dag in self._get_field("/api/v2/dags?limit=100", "dags")}:
             self._send_request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
 
@@ -242,10 +245,11 @@ class AirflowClient:
         allowed_again: tuple[int, ...] = (),
         field: str | None = None,
     ) -> httpx.Response:
-        """Send a request, and repeat it until it has a usable answer. Every request of this client may be repeated.
+        """Send a request, repeat it until it has a usable answer, and return the answer.
 
-        The answer to a repeated request may also have one of the statuses `allowed_again`. Raises AirflowError for
-        other statuses. A successful answer without the field `field` is not usable.
+        Every request of this client can be repeated without harm. `allowed` are the expected HTTP statuses; a repeated
+        request may also have one of `allowed_again`. Raises AirflowError for another status. A successful answer
+        without the field `field` is not usable. Raises AirflowGoneError if no usable answer came in time.
         """
         if self._silence.seconds > _OWN_PAUSE_S:
             self._silence.restart()
@@ -270,14 +274,17 @@ class AirflowClient:
         return answer
 
     def _find_airflow(self) -> None:
-        """Send the next requests to the running Airflow. Raises AirflowGoneError if it has ended."""
+        """Use the present URL of Airflow for the next requests. Raises AirflowGoneError if Airflow has ended."""
         url = self._find_url()
         if url is None:
             raise AirflowGoneError(f"Airflow at {self._url} has ended", ended=True)
         self._http.base_url = self._url = url
 
     def _check_silence(self) -> None:
-        """Notify the user once after a silence of `say_after_s`. Raises AirflowGoneError after `give_up_after_s`."""
+        """Notify the user once if Airflow is silent for `say_after_s`.
+
+        Raises AirflowGoneError if the silence has lasted `give_up_after_s`.
+        """
         silent = f"Airflow at {self._url} has not answered for {self._silence.seconds:.0f} s ({self._reason})"
         if self._silence.seconds >= self._give_up_after_s:
             raise AirflowGoneError(silent, ended=False)
@@ -289,7 +296,10 @@ class AirflowClient:
             )
 
     def _send_beside(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
-        """Send a request from another thread, so that this thread can notify the user if no answer comes."""
+        """Send a request from another thread, and return its answer or raise its error.
+
+        Meanwhile this thread can notify the user if no answer comes.
+        """
         answers: list[httpx.Response] = []
         errors: list[BaseException] = []
         done = threading.Event()
@@ -327,7 +337,7 @@ class AirflowClient:
 
 
 def _check_usable(answer: httpx.Response, field: str | None) -> None:
-    """Raises _NoUsableAnswerError for an answer that a working Airflow does not give."""
+    """Raises _NoUsableAnswerError for status 401 or from 500 on, text that is no JSON, or success without `field`."""
     if answer.status_code >= 500 or answer.status_code == 401:
         raise _NoUsableAnswerError(_describe(answer))
     try:

@@ -41,13 +41,16 @@ class Snapshot:
         )
 
     def format_counts(self) -> str:
-        """Return the phase and the counts of messages so far."""
+        """Return a text with the phase, and how many messages were acked, failed, unknown and delivered so far."""
         live = self.live
         counts = [f"{live[name]:,} {name}" for name in ("acked", "failed", "unknown", "delivered") if live.get(name)]
         return "  ".join(filter(None, [str(live.get("phase") or ""), ", ".join(counts)]))
 
     def format_cluster(self) -> str:
-        """Return the topic's owner, the faults, the living nodes by role, the restarts by node, and the live text."""
+        """Return a text with the topic's owner, the faults' states, and the number of living nodes of each role.
+
+        The text also has the number of restarts of each node, and what the present step waits for.
+        """
         live = self.live
         parts = [f"owner {live['owner']}"] if live.get("owner") else []
         parts += [f"{one.get('fault')} {one.get('state')}" for one in live.get("faults") or [] if isinstance(one, dict)]
@@ -67,8 +70,8 @@ class Snapshot:
 class Progress:
     """Shows snapshots of a run.
 
-    A terminal shows the newest snapshot in place. Elsewhere a line appears every _LINE_EVERY_S, and when the running
-    tasks change.
+    A terminal shows the newest snapshot in place of the previous one. Elsewhere, for example in a file, a line appears
+    every _LINE_EVERY_S, and when the running tasks change.
     """
 
     def __init__(self, console: Console, title: str) -> None:
@@ -91,7 +94,7 @@ class Progress:
             self._live.stop()
 
     def print_sentence(self, sentence: str) -> None:
-        """Print a sentence that stays on the screen."""
+        """Print a sentence that later snapshots do not overwrite."""
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""One run of a scenario through Airflow's API, from the trigger to its outcome."""
+"""One run of a scenario, which is triggered, followed and cancelled through Airflow's API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORKING_TASKS = frozenset(STEPS) - {"verdict"}
 
 @dataclass(kw_only=True)
 class ScenarioRun:
-    """A run that was or will be triggered. The task `reserve` makes its directory."""
+    """A run that was or will be triggered. `directory` does not exist before the task `reserve` makes it."""
 
     client: AirflowClient
     scenario: str
@@ -56,14 +56,17 @@ class ScenarioRun:
     _tasks: list[TaskState] = field(default_factory=list)
 
     def trigger(self, settings: Mapping[str, Any]) -> None:
-        """Start the run. `settings` are changed values by dotted path. Raises InputError if Airflow refuses them."""
+        """Start the run. `settings` are the scenario's values to change, by dotted path.
+
+        Raises InputError if Airflow refuses them.
+        """
         self.client.trigger_run(self.scenario, self.dag_run_id, {SETTINGS: settings})
 
     def follow(self, progress: Progress) -> str:
-        """Show the run until it ends, and return the last state of the DAG run.
+        """Show the run until it ends, and return the final state of the DAG run: `success` or `failed`.
 
-        If the run makes no progress, a sentence says why. Raises AirflowGoneError if Airflow has ended, can start no
-        task, or was silent for too long.
+        If the run makes no progress, a sentence with the reason is printed. Raises AirflowGoneError if Airflow has
+        ended, can start no task, or was silent for too long.
         """
         standstill = Standstill(self.clock)
         with self.client.call_while_waiting(lambda: self._show(progress)):
@@ -83,9 +86,9 @@ class ScenarioRun:
                     self._show(progress)
 
     def cancel(self) -> bool:
-        """Make Airflow end the run's tasks and release it. A run that has already ended keeps its state.
+        """Make Airflow end the run's tasks and then do the run's teardown. A run that has ended keeps its state.
 
-        Return False if the run had not begun. It is then removed and cannot be followed.
+        Return whether the run had begun. If it had not, it is removed and cannot be followed.
         """
         state = self.client.read_state(self.scenario, self.dag_run_id)
         if state == "queued" and self.client.remove_queued_run(self.scenario, self.dag_run_id):

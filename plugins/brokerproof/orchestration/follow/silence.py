@@ -1,4 +1,4 @@
-"""Measures the time without a sign of life, and says when the user must be notified of it."""
+"""Measures the time since Airflow last answered, or since a run last made progress, and when to notify the user."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from brokerproof.clock import Clock
 
 
 class Silence:
-    """The time since the last sign of life, and whether the user must be notified of it.
+    """The time since the last sign of life, such as an answer of Airflow, and whether to notify the user.
 
-    A notification is due after `say_after_s`, and again every `say_again_after_s`.
+    A notification is due when the silence has lasted `say_after_s`, and then every `say_again_after_s`.
     """
 
     def __init__(self, clock: Clock, *, say_after_s: float, say_again_after_s: float = math.inf) -> None:
@@ -24,7 +24,7 @@ class Silence:
         return self._clock.monotonic_s() - self._began_at
 
     def is_due(self) -> bool:
-        """Return whether the user must be notified now, and count this as the notification."""
+        """Return whether the user must be notified now. If so, this call counts as the notification."""
         now = self._clock.monotonic_s()
         if self.seconds < self._say_after_s or now - self._said_at < self._say_again_after_s:
             return False
@@ -32,12 +32,12 @@ class Silence:
         return True
 
     def end(self) -> bool:
-        """Note a sign of life. Return whether the user was notified of the silence before it."""
+        """End the silence, because there was a sign of life. Return whether the user was notified of the silence."""
         was_said = self._said_at > -math.inf
         self._said_at = -math.inf
         self.restart()
         return was_said
 
     def restart(self) -> None:
-        """Measure from now on, although there was no sign of life."""
+        """Measure the silence from now on, although there was no sign of life."""
         self._began_at = self._clock.monotonic_s()

@@ -59,7 +59,7 @@ class Circumstances:
 
 
 def describe_standstill(seconds: float, now: Circumstances) -> str:
-    """Return one sentence that says why the run has made no progress for `seconds`."""
+    """Return a text that says why the run has made no progress for `seconds`."""
     if now.state == "queued" and now.other_runs:
         verb = "goes" if len(now.other_runs) == 1 else "go"
         return (
@@ -101,7 +101,7 @@ def _describe_time(name: str, now: Circumstances) -> str:
 
 
 def waits_for_slot(tasks: Sequence[TaskState]) -> bool:
-    """Whether the run has no slot of this machine yet."""
+    """Whether the task `reserve`, which takes the run's slot, has not ended."""
     return any(task.task_id == "reserve" and task.state not in _ENDED for task in tasks)
 
 

@@ -43,16 +43,16 @@ log = logging.getLogger(__name__)
 
 
 def check_notifiers(settings: Settings) -> None:
-    """Check the rules and make every notifier before a run starts. Raises InputError if one cannot be used."""
+    """Check the setting `notify` before a run starts. Raises InputError if a rule or a notifier cannot be used."""
     for number, rule in enumerate(read_rules(settings)):
         _make_notifier(rule, field=f"notifiers.{number}")
 
 
 def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
-    """Use each notifier whose rule applies to the run's result, once, even if the task is repeated.
+    """Use each notifier whose rule applies to the run's result. A repeated task does not use it a second time.
 
-    If the task is killed while a notifier works, the repeated task uses that notifier again. Two notifications are
-    better than no notification. Raises no Exception, because the caller decides the verdict.
+    But if the task is killed while a notifier works, or the notifier fails, the repeated task uses it again. Two
+    notifications are better than no notification. Raises no Exception, because the caller decides the verdict.
     """
     problems: list[str] = []
     try:
@@ -76,7 +76,10 @@ def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
 def _use_notifiers(
     run: Run, rules: Sequence[NotificationRule], notification: Notification, context: Context, problems: list[str]
 ) -> None:
-    """Use each notifier whose rule applies, and add a sentence to `problems` for each failure."""
+    """Use each notifier whose rule applies, unless it already worked in an earlier try of the task.
+
+    For each failure, a sentence is added to `problems`.
+    """
     for number, rule in enumerate(rules):
         if not set(rule.on) & set(notification.occasions) or _was_sent(run, number, rule):
             continue

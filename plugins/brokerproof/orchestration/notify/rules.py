@@ -86,7 +86,7 @@ def read_rules(settings: Settings) -> list[NotificationRule]:
 
 
 def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Notification:
-    """Return the notification about a run. If its `occasions` are empty, no notifier is used."""
+    """Return the notification about a run. Its `occasions` are empty if the result is expected and nothing is worse."""
     regressions = tuple(mark.reason for mark in comparison.marks) if comparison else ()
     occasions: list[Occasion] = []
     if not outcome.met:
@@ -108,9 +108,10 @@ def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Not
 
 
 def _check_templates(value: Any, field: str) -> None:
-    """Raises InputError if a text in a value is no template, or names an unknown field of Notification.
+    """Raises InputError if a text that uses the notification is no template, or names a field it does not have.
 
-    Without this check, the mistake would show only when the first notification fails.
+    `value` may contain such texts at any depth. Without this check, the mistake would show only when the first
+    notification fails.
     """
     from jinja2 import Environment, TemplateSyntaxError, nodes
 
