@@ -28,7 +28,8 @@ def type_settings(page: Page, text: str) -> None:
     """
     editor = page.locator("#element_settings")
     expect(editor.locator(".view-lines")).to_contain_text("{}", timeout=PATIENCE_MS)
-    typed = re.compile(rf"^{r'\s*'.join(map(re.escape, ['{', *text.strip('{}').split(), '}']))}$")
+    words = map(re.escape, ["{", *text.strip("{}").split(), "}"])
+    typed = re.compile("^" + r"\s*".join(words) + "$")
     for is_last in (False, False, True):
         editor.click()
         page.keyboard.press("ControlOrMeta+A")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -127,7 +128,8 @@ class AirflowClient:
             # A stale DAG belongs to an earlier state of its file, or to a file with an error. It cannot be triggered.
             if answer.status_code == 200 and not answer.json()["is_stale"]:
                 return True
-            if any(f"{dag_id}.yaml" in error for error in self._list_import_errors()):
+            # The file of another scenario may have a name that ends with this one.
+            if any(re.search(rf"(?<![\w.-]){dag_id}\.yaml", error) for error in self._list_import_errors()):
                 raise InputError("; ".join(self._list_import_errors()), remedy="correct the file")
             now = self._clock.monotonic_s()
             if requested_at is None or now - requested_at >= _PARSE_REQUEST_EVERY_S:

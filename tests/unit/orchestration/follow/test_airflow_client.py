@@ -49,6 +49,17 @@ def test_the_client_names_the_import_error_of_a_dag() -> None:
         make_client(answers).wait_for_dag("d")
 
 
+def test_an_import_error_of_a_file_whose_name_ends_alike_is_not_the_dags() -> None:
+    error = {"filename": "resilience.py", "stack_trace": "InputError: /dags/scenarios/old_d.yaml: title: is missing"}
+    answers = {
+        "GET /api/v2/dags/d": httpx.Response(404, json={"detail": "no"}),
+        "GET /api/v2/importErrors": httpx.Response(200, json={"import_errors": [error]}),
+        "GET /api/v2/dags": httpx.Response(200, json={"dags": []}),
+    }
+    with pytest.raises(AirflowError, match="waited 120 s"):
+        make_client(answers).wait_for_dag("d")
+
+
 def test_the_client_leaves_airflow_time_to_read_other_files_than_those_that_it_asks_for() -> None:
     asked: list[str] = []
     answers = {
