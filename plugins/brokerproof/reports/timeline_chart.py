@@ -52,7 +52,7 @@ class ChartRow:
 class OwnerLane:
     """A span in which a topic had one owner. `start` and `end` are microseconds.
 
-    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node answered the question.
+    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node answered who serves it.
     """
 
     # The name of the lane in which the span is drawn.
@@ -64,7 +64,10 @@ class OwnerLane:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerRow:
-    """The row of the owners. It has a lane for each topic if `several`, and otherwise for each owner of the topic."""
+    """The chart's row of topic owners. `lanes` has each span in which one node owned a topic.
+
+    If there are several topics (`several`), each topic is drawn in a lane. Otherwise each owner is.
+    """
 
     title: str
     lanes: Sequence[OwnerLane]
@@ -311,7 +314,10 @@ def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float], c
 
 
 def _make_bands(faults: Sequence[DescribedFault], times: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect."""
+    """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect.
+
+    A fault that only helps another fault's recovery has no band from injection to healing.
+    """
     for fault in faults:
         course, end = fault.course, times[-1] * 1000 if times else 0.0
         if course.injected_at is None:
@@ -398,5 +404,5 @@ def _make_labels(
 
 
 def _to_ms(start_us: int, seconds: float) -> float:
-    """Return a moment for Plotly's date axes, in milliseconds since the epoch, UTC."""
+    """Return the time `seconds` after `start_us` in milliseconds since the epoch, the unit of Plotly's date axes."""
     return start_us / 1000 + seconds * 1000
