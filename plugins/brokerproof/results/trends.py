@@ -172,7 +172,7 @@ _KEYS_AT_ONCE = 900
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
     """Return {run key: {name in TREND_VALUES: value}}. The value of a metric is the highest over all its subjects.
 
-    The value is None if one of the subjects, such as a fault, has no value. What a run did not measure has no key.
+    The value is None if one of the subjects, such as a fault, has no value. A value without measurements has no key.
     """
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement
