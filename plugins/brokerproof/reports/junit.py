@@ -82,7 +82,7 @@ def _make_verdict_case(outcome: Outcome) -> _Case:
     if outcome.met:
         verdict = Verdict.PASSED
     elif verdict is Verdict.PASSED:
-        # A control passed although it had to fail.
+        # The run passed although its scenario expects another verdict.
         verdict = Verdict.FAILED
     return _Case(
         name="verdict",

@@ -64,9 +64,9 @@ class OwnerLane:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerRow:
-    """The chart's row of topic owners. `lanes` has each span in which one node owned a topic.
+    """The chart's row of topic owners. `lanes` has the spans between two changes of a topic's owner.
 
-    If there are several topics (`several`), each topic is drawn in a lane. Otherwise each owner is.
+    If there are several topics (`several`), each topic is drawn in a lane of its own. Otherwise each owner is.
     """
 
     title: str

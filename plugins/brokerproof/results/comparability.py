@@ -6,7 +6,8 @@ Two runs are comparable if these parameters are equal:
 - the machine's processor architecture and number of processors: all nodes use them, so they affect every time
 - topology: nodes, placement, quorums and policies decide how much a fault takes away
 - workload: rate, size, keys, clients and subscriptions decide the load and how clients behave under failure
-- phases, faults, system settings, longest settling time, expected owner, and the time after which a message is late
+- phases, faults, system settings, longest settling time, expected topic owner, and the time after which a message is
+  late
 
 Versions may differ: a comparison is meant to find upgrades that make a run worse, and it names the changed versions.
 Guarantee, bounds and expectations may differ because they only judge; titles and tags, because they only describe.
@@ -51,7 +52,7 @@ def compute_digest(parameters: Mapping[str, Any]) -> str:
 
 
 class Difference(StrictModel):
-    """A dotted field with different values in the mappings `a` and `b`. None means that the field is not set."""
+    """A field, such as `scenario.workload.rate`, with its different values in two mappings. None means not set."""
 
     field: str
     a: Any
@@ -70,7 +71,10 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Dif
 
 
 def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield the differences of two runs' parameters. One in the topology is left out if the scenario has the same."""
+    """Yield the differences of two runs' parameters.
+
+    A difference in the topology is left out if the scenario has the same difference.
+    """
     differences = list(list_differences(a, b))
     for one in differences:
         repeated = one.model_copy(update={"field": one.field.replace("topology.", "scenario.", 1)})

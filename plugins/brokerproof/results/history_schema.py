@@ -93,11 +93,11 @@ class RecordedRun(Base):
     run_dir: Mapped[str] = mapped_column(Text)
     report: Mapped[str] = mapped_column(Text)
     parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
-    # The digest of the parameters that must be equal for runs to compare (comparability.py).
+    # The digest of the parameters that must be equal in comparable runs (comparability.py).
     comparable: Mapped[str] = mapped_column(String(64))
     versions: Mapped[dict[str, str | None]] = mapped_column(JSON)
-    # When its tables of messages or its directory were deleted; the reason names the days and the setting. Both are
-    # written before the first file is deleted.
+    # When and why the run's tables of messages or its directory were deleted. The reason names the days and the
+    # setting. Both columns are written before the first file is deleted.
     tables_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     tables_deleted_why: Mapped[str | None] = mapped_column(Text)
     run_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

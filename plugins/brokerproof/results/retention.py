@@ -56,7 +56,7 @@ class Deletion:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftRun:
-    """A directory that pruning left alone, with the reason: it is active, a link, no run, or damaged."""
+    """A directory that pruning did not change, with the reason: it is a link, not a run, maybe active, or damaged."""
 
     directory: str
     why: str
@@ -100,9 +100,9 @@ class _Pruner:
         self._active = [*(Path(run).absolute() for run in slots.list_held_runs()), *(mark.directory for mark in marks)]
 
     def prune(self, directory: str) -> Deletion | LeftRun | None:
-        """Delete a run or its tables if they are old enough, and return the deletion.
+        """Delete a run or its tables if they are old enough, and return the deletion. A dry run only returns it.
 
-        Return a LeftRun if the directory is not a run or may be active, and None if the settings keep it. Raises
+        Return a LeftRun if the directory is not a run or may be active, and None if there is nothing to delete. Raises
         RunError if the directory is damaged, and OSError or ValueError if a file cannot be deleted.
         """
         run = Run(directory)

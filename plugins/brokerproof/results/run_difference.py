@@ -36,7 +36,7 @@ _TEXTS = ("title", "description", "tags")
 
 
 class WordDifference(StrictModel):
-    """A different result in words: the verdict, whether the outcome is as expected, or a suite's verdict.
+    """A word that is not the same in both runs: the verdict, a suite's verdict, or whether the outcome is as expected.
 
     `a` or `b` is None if the run has no such suite.
     """
@@ -50,11 +50,11 @@ class WordDifference(StrictModel):
 
 
 class NumberDifference(StrictModel):
-    """A different count or measurement. The numbers except `relative` are in `unit`.
+    """A count or measurement that is not the same in both runs. All numbers except `relative` are in `unit`.
 
     `a` or `b` is None if the run has no value. `difference` is `b - a`, and `relative` is `difference / |a|`, None if
-    `a` is 0. `worse` is whether b is worse, None if neither direction is worse. `noise` is the smallest difference that
-    is more than noise, None if it is not known.
+    `a` is 0. `worse` says whether b is worse, and is None if neither direction is worse. `noise` is the smallest
+    difference that is more than noise, None if it is not known.
     """
 
     name: str

@@ -129,9 +129,9 @@ def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") 
 
 
 def list_rows(groups: Sequence[RunGroup]) -> list[tuple[MeasurementName, list[GroupedMeasurement | None]]]:
-    """Return each measurement with an item for each group, which is None if the group has no value of it.
+    """Return each measurement with one item for each group. The item is None if the group has no value.
 
-    Measurements that differ by more than noise in some group come first.
+    Measurements that differ by more than noise in a group come first.
     """
     found = [{(one.metric, one.subject, one.unit): one for one in group.measurements} for group in groups]
     rows = [(name, [one.get(name) for one in found]) for name in dict.fromkeys(name for one in found for name in one)]

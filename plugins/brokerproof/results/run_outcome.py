@@ -96,7 +96,7 @@ def _list_shortfalls(
     """Return a phrase for each difference from the expected outcome; empty if the run meets it."""
     if verdict is not expect.verdict:
         shortfalls = [f"{verdict} instead of {expect.verdict}"]
-    # A control must not pass because its run broke down. It may pass if the judgement itself is `unknown`.
+    # If a scenario expects `unknown`, a run that broke down does not meet this. A judgement `unknown` does.
     elif doubts and not (verdict is Verdict.UNKNOWN and judgement and judgement.worst is Verdict.UNKNOWN):
         shortfalls = [f"{verdict} as expected, but the run does not prove it"]
     else:

@@ -38,7 +38,7 @@ def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) ->
     """Return the story: the faults, their targets and times, the longest pause in acks, and the counts of messages.
 
     If a part is not known, such as the pause in acks or the order, the story says so. Without a judgement, the story
-    has only the faults.
+    has the faults and says that the run was not judged.
     """
     parts = [*_tell_faults(faults)]
     if judgement is None:

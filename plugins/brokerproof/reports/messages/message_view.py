@@ -1,4 +1,4 @@
-"""Shows a message's life: on a terminal, and as a page."""
+"""Shows the life of one message (message_life.py) on a terminal and as a page."""
 
 from __future__ import annotations
 
