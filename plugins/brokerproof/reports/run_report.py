@@ -25,7 +25,8 @@ NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them
 class ExpectationRow:
     """One expectation of a suite. `values` has each measurement of its metric, and is empty if it has no metric.
 
-    A measurement is (subject, such as a fault, value with unit, bounds in words, result of `is_within`).
+    A measurement is (subject, value with unit, bounds in words, result of `is_within`). A subject is, for example, a
+    fault.
     """
 
     suite: str
@@ -35,7 +36,7 @@ class ExpectationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """The number of log segments that each node held at the named time `moment`. `count` is the number of segments."""
+    """How many log segments each node held at the named time `moment`. `count` is the number of all segments."""
 
     moment: str
     holders: dict[str, int]

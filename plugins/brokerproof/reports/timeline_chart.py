@@ -182,7 +182,7 @@ def _lay_out_owners(series: RunSeries) -> OwnerRow:
 
 
 def _count_common(topics: Iterable[str]) -> int:
-    """Return the length of the longest common prefix of all names that ends with a separator; 0 if there is none."""
+    """Return the length of the longest prefix that all topics share and that ends with `/` or `-`; 0 without one."""
     ordered = sorted(topics)
     first, last = ordered[0], ordered[-1]
     alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
@@ -358,7 +358,7 @@ def _make_band(start_us: float, end_us: float, colour: str) -> dict[str, Any]:
 def _make_bars(
     faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield a bar for each fault, from its injection to the end of the last interruption that it touches (RTO)."""
+    """Yield a bar for each fault with an RTO above 0, from its injection to the end of its last interruption."""
     for fault in faults:
         injected, rto_s = fault.course.injected_at, recovery.get(fault.course.fault, {}).get("rto_s")
         if injected is not None and rto_s:

@@ -25,7 +25,7 @@ _LATELY = timedelta(days=30)
 
 
 def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, float | None]]:
-    """Return the runs of the last 30 days, each with the held share of its rate (None if not measured).
+    """Return the runs of the last 30 days, each with the share of its rate that it held (None if not measured).
 
     If the history cannot be read, `tell` gets a sentence, and the result is empty.
     """
