@@ -1,4 +1,4 @@
-"""Writes the suites of expectations/ from the tables of anomalies and metrics: `make docs`."""
+"""Writes the five suites' files in expectations/ from the tables of anomalies and metrics: `make docs`."""
 
 from __future__ import annotations
 

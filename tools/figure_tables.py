@@ -1,4 +1,7 @@
-"""The tables of figures in docs/scenarios.md and docs/what-runs-showed.md: their rows, and the run of each figure."""
+"""The tables of measured figures in docs/scenarios.md and docs/what-runs-showed.md.
+
+Each function returns the rows of one table by label. A row is a function that reads its cells from the last runs.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
 
 
 def _format_recovery(times: Sequence[float | None]) -> str:
-    """Return the longest RTO of a run's faults, or `not known` if one is missing."""
+    """Return the longest RTO of a run's faults, or `not known` if a fault's RTO was not measured."""
     if None in times:
         # For example, a client was still interrupted when the load ended.
         return "not known"
@@ -102,7 +105,7 @@ def tabulate_second_architecture(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
-    """The recovery from a lost datacenter with Pulsar's own and with shorter metadata sessions."""
+    """The times of the recovery from a lost datacenter with Pulsar's own and with shorter metadata sessions."""
 
     def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
@@ -125,7 +128,10 @@ def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_standby(runs: MeasuredRuns) -> RowMakers:
-    """The same failure with all brokers running, and with the brokers of the other region on standby."""
+    """RTO and longest gap in acks after the same failure, in two columns.
+
+    In the first column all brokers run, and in the second the brokers of the other region are on standby.
+    """
 
     def read(run: MeasuredRun) -> str:
         return f"{run.find_worst('rto_s'):.0f} s, {_format_seconds(run.find_worst('longest_ack_gap_s'))}"
@@ -164,7 +170,10 @@ def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
-    """The publish latency of each cluster and the time that the link added beyond its delay, p50 and p99 in ms."""
+    """One row for each delay of the link: each cluster's publish latency, and what the link added to the delay.
+
+    Each cell has p50 and p99 in ms.
+    """
 
     def make_row(subject: str) -> RowMaker:
         def read() -> Sequence[str]:
@@ -210,7 +219,10 @@ def _format_expectation(scenario: Scenario) -> str:
 
 
 def _format_rereplication(run: MeasuredRun) -> str:
-    """Return the time after each fault until no segment was under-replicated; `never` if some still were at the end."""
+    """Return the time after each fault until no segment was under-replicated; unmeasured times are left out.
+
+    The last fault's time is `never` if segments were still under-replicated at the end of the run.
+    """
     by_fault = run.read_metric("rereplicate_s")
     if not by_fault:
         return _NOTHING_FAILS

@@ -153,7 +153,7 @@ class _MomentAnnotation(Annotation):
 
 
 class _MomentQuery(AnnotationQuery):
-    """An annotation whose times are the values of its series."""
+    """A query for annotations in a chart. Each value of the queried series is a time, and Grafana marks this time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The runs of this machine that supply the figures of the pages."""
+"""The runs of this machine from which docs/scenarios.md and docs/what-runs-showed.md take their figures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MeasuredRun:
 
     @cached_property
     def values(self) -> Mapping[tuple[str, str], float | None]:
-        """The measured values by (metric, subject); the subject may be empty."""
+        """The measured values by (metric, subject). The subject, such as a fault, may be empty."""
         return {(row.metric, row.subject or ""): row.value for row in self.judgement.measurements}
 
     @cached_property
@@ -60,18 +60,18 @@ class MeasuredRun:
         return {fault: values.get(metric) for fault, values in self.outcome.recovery.items()}
 
     def find_worst(self, metric: str) -> float | None:
-        """Return the largest value of a recovery metric over all faults, or None if it was not measured."""
+        """Return the largest measured value of a recovery metric over all faults, or None if there is no value."""
         return max((value for value in self.read_metric(metric).values() if value is not None), default=None)
 
     def count_lost_everywhere(self) -> int:
-        """Return the number of acked messages that no cluster holds. Without recovery metrics, count `lost` instead."""
+        """Return the number of acked messages that no cluster holds or, if that was not measured, of `lost` ones."""
         before, after = self.read_metric("rpo_messages"), self.read_metric("lost_later_messages")
         totals = [(before[fault] or 0) + later for fault, later in after.items() if later is not None]
         return int(max(totals)) if totals else self.count_anomaly("lost")
 
 
 class MeasuredRuns:
-    """The runs below var/runs, newest first."""
+    """The runs in this machine's directory of runs, newest first."""
 
     def __init__(self, settings: Settings) -> None:
         # The pages describe the shipped scenarios, so a user's own directories do not count.
@@ -91,7 +91,8 @@ class MeasuredRuns:
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
         """Return the last run of a scenario with `overrides` that counts. Raises NoRunError if no run counts.
 
-        A run counts if its outcome is the expected one, and its scenario and topology are as in the present files.
+        A run counts if its outcome is the expected one, and it is comparable with a run of the present files, on any
+        machine (comparability.py).
         """
         scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(

@@ -1,9 +1,9 @@
 """Writes the figures of the last runs into docs/scenarios.md and docs/what-runs-showed.md: `make figures`.
 
 A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
-run that counts (measured_runs.py). A row without such a run keeps its figures and gets a star. The order of the rows,
-rows that only the page has, and the page's words about each scenario do not change. A scenario without a row gets one
-if one of its runs counts.
+run that counts (measured_runs.py). A row without such a run keeps its figures, and its label gets a star. These do not
+change: the order of the rows, rows that only the page has, and the page's words about each scenario. A scenario without
+a row gets one if one of its runs counts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def fill_page(text: str, runs: MeasuredRuns, report: Callable[[str], None]) -> s
 def _fill_rows(
     present: Mapping[str, Sequence[str]], rows: RowMakers, *, own: int, report: Callable[[str], None]
 ) -> Iterator[str]:
-    """Yield the page's rows in their order, then the new rows. The page's first `own` cells after a label stay."""
+    """Yield the page's rows in their order, then the new rows.
+
+    In a row that the page already has, the first `own` cells after the label do not change.
+    """
     for label in [*present, *(label for label in rows if label not in present)]:
         before = present.get(label)
         if label not in rows:
@@ -75,7 +78,7 @@ def _fill_rows(
 
 
 def main() -> int:
-    """Fill the pages' tables, and return exit status 1 if a row has no run."""
+    """Fill the pages' tables, and copy the picture of publish latencies. Return exit status 1 if a row has no run."""
     settings = from_environment()
     runs = MeasuredRuns(settings)
     missing: list[str] = []

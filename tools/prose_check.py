@@ -1,6 +1,6 @@
 """Finds words that make a sentence hard to read, with a remedy for each: `python tools/prose_check.py [PATH …]`.
 
-It reads the comments, docstrings and messages of Python, the comments of SQL, and the text of pages and Markdown
+The check reads the comments, docstrings and messages of Python, the comments of SQL, and the text of pages and Markdown
 outside code. The exit status is 1 if a word was found. `make lint` checks the product, its tools and its pages.
 """
 
@@ -57,7 +57,7 @@ def _read_python(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _join_parts(node: ast.AST) -> str | None:
-    """Return the text of a string, with `x` for each value in it; None for other nodes."""
+    """Return the text of a string literal, with `x` for each value of an f-string; None for other nodes."""
     if isinstance(node, ast.JoinedStr):
         return "".join(part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values)  # type: ignore[misc]
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -1,6 +1,7 @@
-"""The last verdict as a badge for a README or a wiki: an SVG that needs no other file.
+"""A badge for a README or a wiki, with the result of one run or of all scenarios' last runs.
 
-The colour shows whether the run is as expected. The words also show this, for people who see no colours.
+The badge is an SVG that needs no other file. The colour shows whether the result is as expected. The words also show
+this, for people who see no colours.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _BadgeText:
 
 
 def render_run_badge(run: Run) -> str:
-    """Return the badge of one run as an SVG's text. Raises RunError or InputError if its run.json cannot be used."""
+    """Return the badge of one run as SVG text. Raises RunError or InputError if the run's run.json cannot be used."""
     outcome = compose_outcome(run)
     return _draw(outcome.scenario, _describe_run(outcome.verdict, outcome.expected.verdict, met=outcome.met))
 
@@ -60,7 +61,7 @@ def render_run_badge(run: Run) -> str:
 def render_history_badge(history: History, scenario: str | None = None) -> str:
     """Return the badge of the scenario's last run or, if `scenario` is None, of all scenarios' last runs, as SVG text.
 
-    Raises HistoryError if the history cannot be read.
+    If no run is recorded, the badge says so. Raises HistoryError if the history cannot be read.
     """
     if scenario is None:
         return _draw("", _describe_all(history))
@@ -114,7 +115,7 @@ def _draw(scenario: str, text: _BadgeText) -> str:
 
 @cache
 def _measure_text(text: str) -> int:
-    """Return a text's width in pixels in DejaVu Sans, which Matplotlib ships. The SVG fits other fonts to it."""
+    """Return a text's width in pixels in DejaVu Sans, which Matplotlib ships. The SVG fits any font to this width."""
     import matplotlib
     from matplotlib.ft2font import FT2Font
 

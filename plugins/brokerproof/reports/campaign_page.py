@@ -1,4 +1,7 @@
-"""The page of a campaign, with one verdict and one line for each scenario, and the list of campaigns."""
+"""The page of one campaign, which is a series of scenarios that run one after the other, and the page of all campaigns.
+
+The page of a campaign has a headline and a row for each scenario.
+"""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ def render_comparison(difference: RunDifference, page: Page) -> str:
 
 
 def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "") -> str:
-    """Return the page with the form that chooses two runs. `chosen` is the `run_id` of the first, if it is known."""
+    """Return the page with the form that chooses two runs. `chosen` is the `run_id` of the first run, or empty."""
     runs = [(trend.scenario, list(reversed(trend.runs))) for trend in trends]
     choices = [str(choice) for choice in GroupBy]
     return render("compare_choice.html.j2", page, {"runs": runs, "chosen": chosen, "group_choices": choices})
 
 
 def _write_headline(difference: RunDifference) -> str:
-    """Return the differences that are larger than noise as text: verdicts, then worse and better metrics."""
+    """Return the differences that are larger than noise as text: verdicts, then the worse, then the better metrics."""
     worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
     better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
     parts = [

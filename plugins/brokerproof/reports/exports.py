@@ -24,7 +24,7 @@ def render_run_file(run: Run) -> str:
 
 
 def write_run_file(run: Run) -> str:
-    """Write the run's page into its directory, and the picture of its publish latencies if it has any.
+    """Write the run's page into the run's directory, and a picture of the publish latencies if the outcome has them.
 
     Return the path of the page. Raises RunError or InputError if the run's run.json cannot be used, and MachineError if
     a file cannot be written.
@@ -46,10 +46,10 @@ EXPORTS: Mapping[str, Callable[[Run], str]] = {
 
 
 def write_exports(run: Run, directory: str) -> dict[str, str]:
-    """Write all files into a directory, which is any fsspec location. Return their locations by file name.
+    """Write all files of `EXPORTS` into a directory, which is any fsspec location. Return {file name: location}.
 
-    If one of the texts cannot be made, no file is written. Raises RunError or InputError if the run's run.json cannot
-    be used, and MachineError if a file cannot be written.
+    All texts are made before the first file is written. Raises RunError or InputError if the run's run.json cannot be
+    used, and MachineError if a file cannot be written.
     """
     texts = {name: render(run) for name, render in EXPORTS.items()}
     locations = {name: f"{directory.rstrip('/')}/{name}" for name in texts}

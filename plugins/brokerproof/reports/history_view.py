@@ -30,7 +30,7 @@ _PLAIN = ("run_id", "scenario", "topology", "runtime", "system", "system_version
 
 
 def print_history(history: History, scenarios: Sequence[str], limit: int, console: Console) -> None:
-    """Print the last runs, newest first, then the regressions of each run with their reasons.
+    """Print the last runs of `scenarios` (of all if empty), newest first, then the reasons why a run got worse.
 
     RTO, RPO and the longest gap in acks are those of the run's worst fault. If the runs of the given scenarios have
     different settings, the last line names the command that compares them.
@@ -94,7 +94,7 @@ def _explain_no_run(history: History, scenarios: Sequence[str]) -> str:
 
 
 def _format_verdict(run: RecordedRun) -> Text:
-    """Return the verdict in words. An expected outcome is green, so a control that fails as expected is green."""
+    """Return the verdict in words. An expected outcome is green, even if its verdict is `failed`."""
     good, bad = VERDICT_STYLES[Verdict.PASSED], VERDICT_STYLES[Verdict.FAILED]
     style = VERDICT_STYLES[Verdict(run.verdict)]
     if run.met:
@@ -119,7 +119,10 @@ def _format_worse(comparison: RunComparison) -> Text:
 
 
 def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Console, *, newest: bool) -> None:
-    """Print the regressions of a run; for the newest run also the notes, such as why a metric was not compared."""
+    """Print a run's regressions and, if its outcome is not the expected one, why.
+
+    For the newest run, also print the notes, such as why a metric was not compared.
+    """
     heading = Text.assemble("\n", f"{run.started_at:%Y-%m-%d %H:%M} ", (run.run_id, "bold"))
     lines = [Text(f"  ▲ {mark.reason}", style="red") for mark in comparison.marks]
     lines += [Text(f"  △ {suspicion.reason}", style="yellow") for suspicion in comparison.suspicions]
@@ -140,7 +143,10 @@ def _format_lost(run: RecordedRun) -> str:
 
 
 def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> None:
-    """Print a column for each group: its verdicts, and each measurement's median, number of runs and change."""
+    """Print a column for each group: the verdicts, and the median and number of runs of each measurement.
+
+    A median that differs from the first group's by more than noise is marked as worse, better or other.
+    """
     if not groups:
         console.print("No such run is recorded yet.")
         return
@@ -162,7 +168,10 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
 
 
 def print_difference(difference: RunDifference, console: Console) -> None:
-    """Print the settings and results in which b differs from a, and whether each result differs by more than noise."""
+    """Print the settings, versions and results in which run b differs from run a.
+
+    For each result, also print whether it differs by more than noise.
+    """
     console.print(Text.assemble("a ", (difference.a, "bold"), "\nb ", (difference.b, "bold")), soft_wrap=True)
     if not difference.comparable:
         console.print("The two runs do not compare: the different settings may be the reason for different results.")

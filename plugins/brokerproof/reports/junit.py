@@ -3,7 +3,8 @@
 The file has a test suite for each suite of expectations, with a test case for each expectation. One more suite, `run`,
 has the case `verdict`. The file is green if and only if the run is as its scenario expects:
 
-- In a run that is as expected, an expectation that did not hold is `skipped` with its reason: a control has to fail.
+- In a run that is as expected, an expectation that did not hold is `skipped` with its reason: some scenarios have to
+  fail.
 - In any other run, such an expectation is a `failure` if the evidence proves it wrong, and an `error` if the evidence
   is not enough. The case `verdict` is then also a `failure` or an `error`.
 - An expectation that does not apply to the messaging system is `skipped`.
@@ -81,7 +82,7 @@ def _make_verdict_case(outcome: Outcome) -> _Case:
     if outcome.met:
         verdict = Verdict.PASSED
     elif verdict is Verdict.PASSED:
-        # A control passed although it had to fail.
+        # The run passed although its scenario expects another verdict.
         verdict = Verdict.FAILED
     return _Case(
         name="verdict",
@@ -120,7 +121,10 @@ def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
 
 
 def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
-    """Yield at least one sentence: each measured value with its bound, or the number of rows and then the samples."""
+    """Yield at least one sentence: each measured value with its bound, or the number of rows and then the samples.
+
+    If the expectation is not applicable, yield only the reason.
+    """
     samples = check.samples[:MOST_SAMPLES]
     if check.verdict is Verdict.NOT_APPLICABLE:
         yield check.why

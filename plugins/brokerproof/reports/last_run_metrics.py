@@ -28,7 +28,7 @@ _MILLISECOND = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """A metric of measurements.md as Prometheus shows it. `factor` converts a time to seconds, Prometheus' unit."""
+    """How Prometheus shows one of the run's metrics. A time is multiplied by `factor` to convert it to seconds."""
 
     name: str
     help: str
@@ -92,7 +92,7 @@ class _LastRuns(Collector):
         self._history, self._scenarios = history, scenarios
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return no families, so that registering does not read the history."""
+        """Return no metrics, so that registering this collector does not read the history."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -125,7 +125,7 @@ class _LastRuns(Collector):
 
 
 def _has_regressed(run: RecordedRun) -> bool | None:
-    """Return whether a regression was recorded; None if the run could not be compared with the runs before it."""
+    """Return whether a confirmed regression was recorded; None if the run was not compared with earlier runs."""
     return None if run.marks is None else any(not mark["suspected"] for mark in run.marks)
 
 

@@ -19,8 +19,8 @@ from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts,
 def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
     """Print the verdict, the story, the counts, the measurements, and the paths of the run's directory and report.
 
-    If the verdict is `passed` as expected and there is a story, the reasons are left out. `problems` has a sentence
-    for each failed task.
+    If the verdict is `passed` as expected and there is a story, the reasons are left out. A BriefOutcome has only the
+    verdict, the reasons and the directory. `problems` has a sentence for each failed task, by task.
     """
 
     def line(text: str | Text, style: str = "") -> None:
@@ -83,7 +83,7 @@ def _format_counts(outcome: Outcome) -> str:
 
 
 def describe_restarts(restarts: NodeRestarts) -> str:
-    """Return a sentence about the restarts of a node, without a full stop."""
+    """Return a sentence about the ends and restarts of a node, without a full stop."""
     ended = f"{restarts.node} ended by itself at {format_time(restarts.first_ended_at)} UTC"
     if restarts.first_restarted_at is None:
         return f"{ended} and was not started again by its service manager"
@@ -95,7 +95,7 @@ def describe_restarts(restarts: NodeRestarts) -> str:
 
 
 def _tabulate_recovery(outcome: Outcome) -> Table:
-    """Return a table with metrics as rows and faults as columns. The bounds in force follow the values."""
+    """Return a table with metrics as rows and faults as columns. A value is followed by its bounds, in parentheses."""
     table = Table(title="recovery", title_justify="left")
     table.add_column("metric")
     for fault in outcome.recovery:
@@ -112,7 +112,7 @@ def _tabulate_recovery(outcome: Outcome) -> Table:
 
 
 def _tabulate_latencies(latency: LatenciesByTime, title: str) -> Table:
-    """Return a table with faults and phases as rows, and clusters or ways as columns."""
+    """Return a table of p50 and p99. The rows are faults and phases, the columns clusters or links (`REGION>OTHER`)."""
     columns = list(dict.fromkeys(column for by_column in latency.values() for column in by_column))
     table = Table(title=title, title_justify="left")
     table.add_column("")

@@ -1,4 +1,4 @@
-"""The overview: every scenario with its last verdicts and the lines of its trends."""
+"""The overview page: every scenario with its last verdicts and a chart of its trends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of a run as it was recorded: its files, for download, and its first rows."""
+"""The page of a table of a run as it was recorded: its first rows, and its files for download."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class RawTable:
-    """A table of a run. `files` are (name, size in bytes), and `rows` are the first `_ROWS` rows by column."""
+    """A table of a run. `files` are (name, size in bytes). `rows` are the first `_ROWS` rows, as {column: value}."""
 
     run_id: str
     name: str

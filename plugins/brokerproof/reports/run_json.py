@@ -57,7 +57,7 @@ def render_run_json(run: Run) -> str:
 
 
 def make_run_document(run: Run) -> RunDocument:
-    """Return the report of a run, with its comparison in the history that this machine's settings name.
+    """Return the report of a run. The run is compared with the runs in the history of this machine's settings.
 
     Raises RunError or InputError if its run.json cannot be used.
     """

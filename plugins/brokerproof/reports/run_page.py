@@ -41,8 +41,8 @@ def render_run_page(
 ) -> str:
     """Return the page of a run as HTML.
 
-    `links` and `logs` are (text, address) of related pages and of the tasks' logs. `worse` and `suspected` are the
-    history's sentences about regressions.
+    `links` and `logs` are (text, address) of related pages and of the tasks' logs. `worse` has the history's sentence
+    about each regression of the run, and `suspected` about each suspected regression.
     """
     values = _list_values(report) | {"links": links, "logs": logs, "worse": worse, "suspected": suspected}
     return render("run.html.j2", page, values)
@@ -98,7 +98,10 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a recovery in order of time. `start` and `length` of a part are percentages of the whole."""
+    """Yield the time between each two successive measured `_MILESTONES` after one fault.
+
+    `start` and `length` are percentages of the time from the injection to the last milestone.
+    """
     reached = sorted(
         (row.value, _MILESTONES[row.metric]) for row in rows if row.metric in _MILESTONES and row.value is not None
     )
@@ -170,7 +173,10 @@ def _list_anomalies(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _read_samples(report: RunReport) -> list[dict[str, Any]]:
-    """Return some rows of the table `anomalies`, or one row with the reason if the table cannot be read."""
+    """Return some rows of the table `anomalies`, or one row with the reason if the table cannot be read.
+
+    If the run was not judged, the result is empty.
+    """
     if report.judgement is None:
         return []
     try:

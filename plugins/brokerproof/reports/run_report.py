@@ -1,4 +1,4 @@
-"""Reads the content of a run's report from the run's directory. Its size does not depend on the number of messages."""
+"""Reads a run's report from the run's directory. The report's size does not depend on the number of messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationRow:
-    """One expectation of a report. `values` are (subject, value with unit, bounds in words, is within bounds)."""
+    """One expectation of a suite. `values` has each measurement of its metric, and is empty if it has no metric.
+
+    A measurement is (subject, value with unit, bounds in words, result of `is_within`). A subject is, for example, a
+    fault.
+    """
 
     suite: str
     check: Check
@@ -32,7 +36,7 @@ class ExpectationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """The number of segments that each node held at `moment`. `count` is the number of all segments."""
+    """How many log segments each node held at the named time `moment`. `count` is the number of all segments."""
 
     moment: str
     holders: dict[str, int]
@@ -124,7 +128,7 @@ def read_run_report(run: Run) -> RunReport:
 
 
 def _read_segments(run: Run) -> Iterator[Segments]:
-    """Yield the holders of the segments, for the first and the last moment at which the cluster was asked for them."""
+    """Yield how many segments each node held, when the cluster was first and last asked for the copies' places."""
     by_moment: dict[tuple[int, str], tuple[set[tuple[object, ...]], dict[str, set[tuple[object, ...]]]]] = {}
     for row in iterate_rows(run, "copies"):
         segments, holders = by_moment.setdefault((row["at"], row["moment"]), (set(), {}))

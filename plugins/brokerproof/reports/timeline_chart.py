@@ -52,7 +52,7 @@ class ChartRow:
 class OwnerLane:
     """A span in which a topic had one owner. `start` and `end` are microseconds.
 
-    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node answered the question.
+    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node answered who serves it.
     """
 
     # The name of the lane in which the span is drawn.
@@ -64,7 +64,10 @@ class OwnerLane:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerRow:
-    """The row of the owners. It has a lane for each topic if `several`, and otherwise for each owner of the topic."""
+    """The chart's row of topic owners. `lanes` has the spans between two changes of a topic's owner.
+
+    If there are several topics (`several`), each topic is drawn in a lane of its own. Otherwise each owner is.
+    """
 
     title: str
     lanes: Sequence[OwnerLane]
@@ -179,7 +182,7 @@ def _lay_out_owners(series: RunSeries) -> OwnerRow:
 
 
 def _count_common(topics: Iterable[str]) -> int:
-    """Return the length of the longest common prefix of all names that ends with a separator; 0 if there is none."""
+    """Return the length of the longest prefix that all topics share and that ends with `/` or `-`; 0 without one."""
     ordered = sorted(topics)
     first, last = ordered[0], ordered[-1]
     alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
@@ -311,7 +314,10 @@ def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float], c
 
 
 def _make_bands(faults: Sequence[DescribedFault], times: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect."""
+    """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect.
+
+    A fault that only helps another fault's recovery has no band from injection to healing.
+    """
     for fault in faults:
         course, end = fault.course, times[-1] * 1000 if times else 0.0
         if course.injected_at is None:
@@ -352,7 +358,7 @@ def _make_band(start_us: float, end_us: float, colour: str) -> dict[str, Any]:
 def _make_bars(
     faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield a bar for each fault, from its injection to the end of the last interruption that it touches (RTO)."""
+    """Yield a bar for each fault with an RTO above 0, from its injection to the end of its last interruption."""
     for fault in faults:
         injected, rto_s = fault.course.injected_at, recovery.get(fault.course.fault, {}).get("rto_s")
         if injected is not None and rto_s:
@@ -398,5 +404,5 @@ def _make_labels(
 
 
 def _to_ms(start_us: int, seconds: float) -> float:
-    """Return a moment for Plotly's date axes, in milliseconds since the epoch, UTC."""
+    """Return the time `seconds` after `start_us` in milliseconds since the epoch, the unit of Plotly's date axes."""
     return start_us / 1000 + seconds * 1000

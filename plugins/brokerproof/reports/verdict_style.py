@@ -1,6 +1,6 @@
 """The colours, signs and words of verdicts, for pages, pictures and terminals.
 
-The colours are Okabe and Ito's, which people with red-green blindness can distinguish. The sign needs no colour.
+The colours are Okabe and Ito's, which people with red-green blindness can distinguish. The signs need no colour.
 """
 
 from __future__ import annotations

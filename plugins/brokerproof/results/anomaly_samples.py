@@ -12,9 +12,9 @@ from brokerproof.run.table_rows import iterate_rows
 
 
 def read_anomaly_samples(run: Run, counts: Counts, limit: int) -> list[dict[str, Any]]:
-    """Return at most `limit` rows of the run's table `anomalies`, illegal kinds first.
+    """Return at most `limit` rows of the run's table `anomalies`, the illegal ones first.
 
-    The kinds share the limit evenly. Raises RunError if the table is damaged.
+    The limit is shared evenly by the kinds that `counts` has. Raises RunError if the table is damaged.
     """
     kinds = [
         (anomaly, legal)

@@ -1,6 +1,6 @@
-"""The campaigns in the history: runs that one run of the DAG `campaign` started, one after the other.
+"""The campaigns in the history. A campaign is a series of runs that one run of the DAG `campaign` started in turn.
 
-The ids of these runs contain the time of the campaign's plan, so campaigns need no table of their own.
+The ids of these runs contain the time at which the campaign was planned, so campaigns need no table of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """A campaign and its runs, oldest first. `stamp` is the time of its plan, as in 20261123T010000Z."""
+    """A campaign and its runs, oldest first. `stamp` is the time at which it was planned, as in 20261123T010000Z."""
 
     stamp: str
     runs: tuple[RecordedRun, ...]
@@ -42,7 +42,7 @@ class Campaign:
 def select_campaigns(session: Session, *, stamp: str | None = None, limit: int = 30) -> list[Campaign]:
     """Return at most `limit` campaigns, newest first. If `stamp` is given, return only the campaign with this stamp.
 
-    If a campaign ran a scenario several times, only the last run counts.
+    If a campaign ran a scenario several times, only the last of these runs is in its `runs`.
     """
     ending = f"%-{stamp}-campaign%" if stamp else "%Z-campaign%"
     found: dict[str, dict[str, RecordedRun]] = {}

@@ -1,14 +1,15 @@
 """Which runs of a scenario can be compared: the parameters that must be equal, and their digest.
 
-Two runs compare if these parameters are equal:
+Two runs are comparable if these parameters are equal:
 
 - scenario, messaging system and runtime
-- the machine's processor architecture and number of processors: the nodes share them, so they affect every time
+- the machine's processor architecture and number of processors: all nodes use them, so they affect every time
 - topology: nodes, placement, quorums and policies decide how much a fault takes away
 - workload: rate, size, keys, clients and subscriptions decide the load and how clients behave under failure
-- phases, faults, system settings, longest settling time, expected owner, and the time after which a message is late
+- phases, faults, system settings, longest settling time, expected topic owner, and the time after which a message is
+  late
 
-Versions may differ: the comparison looks for upgrades that make something worse, and names the versions that changed.
+Versions may differ: a comparison is meant to find upgrades that make a run worse, and it names the changed versions.
 Guarantee, bounds and expectations may differ because they only judge; titles and tags, because they only describe.
 """
 
@@ -27,10 +28,10 @@ _TOPOLOGY_FIELDS = ("system", "clusters", "shared_metadata", "links", "settings"
 
 
 def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters (`scenario`, `topology`, `machine`) that must be equal for runs to compare.
+    """Return the parameters (`scenario`, `topology`, `machine`) that must be equal in comparable runs.
 
-    Fields that are null, false or empty are left out, so that runs from before a field existed compare with later ones.
-    A new field must therefore mean the earlier behaviour if it is null, false or empty.
+    Fields that are null, false or empty are left out. So a run that is older than a new field stays comparable with
+    later runs. The new field must therefore mean the earlier behaviour if it is null, false or empty.
     """
     scenario, topology = parameters["scenario"], parameters["topology"]
     return {
@@ -46,12 +47,12 @@ def describe_machine() -> dict[str, Any]:
 
 
 def compute_digest(parameters: Mapping[str, Any]) -> str:
-    """Return a digest as hexadecimal text. Two runs have the same digest if and only if they compare."""
+    """Return a digest as hexadecimal text. Two runs have the same digest if and only if they are comparable."""
     return hashlib.sha256(json.dumps(select_comparable(parameters), sort_keys=True, default=str).encode()).hexdigest()
 
 
 class Difference(StrictModel):
-    """A dotted field in which two mappings differ, with its value in each. None means that the field is not set."""
+    """A field, such as `scenario.workload.rate`, with its different values in two mappings. None means not set."""
 
     field: str
     a: Any
@@ -70,7 +71,10 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Dif
 
 
 def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield the differences of two runs' parameters. A topology's difference that the scenario repeats is left out."""
+    """Yield the differences of two runs' parameters.
+
+    A difference in the topology is left out if the scenario has the same difference.
+    """
     differences = list(list_differences(a, b))
     for one in differences:
         repeated = one.model_copy(update={"field": one.field.replace("topology.", "scenario.", 1)})
@@ -84,7 +88,10 @@ def describe_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted field, value), with the index for items of a list of mappings. Empty values are left out."""
+    """Yield (dotted field, value). Items of a list of mappings have their index in the field.
+
+    Null, false and empty values are left out.
+    """
     if isinstance(value, Mapping):
         items = list(value.items())
     elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):

@@ -49,7 +49,10 @@ def describe_faults(run: Run) -> list[DescribedFault]:
 
 
 def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
-    """Return the name of the region or cluster that is a target as a whole, or else the nodes' names or number."""
+    """Return the name of the region or cluster if all of it is the target, else the names or the number of the nodes.
+
+    Without target nodes, return the fault's name.
+    """
     chosen = fault.targets if fault is not None else None
     if chosen is not None and not chosen.nodes and not chosen.role and chosen.now is None and chosen.count is None:
         places = [place for place in (chosen.region, chosen.cluster) if place]

@@ -15,7 +15,8 @@ from brokerproof.run.records import StepSeconds, read_record, record_keys
 def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
     """Return seconds: `total` from the trigger to the verdict, the planned `phases`, and `overhead`, their difference.
 
-    `steps` has the seconds of each step, and `judging` the seconds of each part of judging.
+    `total` and `overhead` are None if no step ended. `steps` has the seconds of each step, None if the step's record
+    cannot be read. `judging` has the seconds of each part of judging.
     """
     end = find_verdict_time(run)
     total = round((end - read_trigger_time(run)).total_seconds(), 3) if end else None
@@ -62,7 +63,10 @@ def _read_first_total_s(run: Run) -> float | None:
 
 
 def _read_step_times(run: Run) -> dict[str, tuple[int | None, int | None]]:
-    """Return (start, end) of each step in microseconds, in the order of the starts."""
+    """Return (start, end) of each step in microseconds, in the order of the starts.
+
+    Both are None if the step's record cannot be read.
+    """
     times: dict[str, tuple[int | None, int | None]] = {}
     for step in record_keys(run, StepSeconds):
         try:

@@ -1,4 +1,4 @@
-"""The warning about a scenario whose rate this machine did not hold in the last 30 days.
+"""The warning that a scenario's message rate is too high for this machine, by the runs of the last 30 days.
 
 A run held its rate if at least `HELD_SHARE` of the messages of the steady phase were acknowledged. A run missed its
 rate if fewer were, or if the load never became steady. Only runs of the same topology and machine count. A missed rate
@@ -25,9 +25,9 @@ _LATELY = timedelta(days=30)
 
 
 def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, float | None]]:
-    """Return the runs of the last 30 days, each with the share of its rate that was held (None if not measured).
+    """Return the runs of the last 30 days, each with the share of its rate that it held (None if not measured).
 
-    `tell` gets a sentence if the history cannot be read.
+    If the history cannot be read, `tell` gets a sentence, and the result is empty.
     """
     try:
         history = open_recorded_history()
@@ -48,7 +48,8 @@ def list_rate_warnings(
 ) -> list[RunWarning]:
     """Return at most one warning, about `workload.rate`, for a run on `machine` (this machine if None).
 
-    `runs` are the result of `read_held_shares`. The rates are totals over all clusters that are published to.
+    It warns if a run missed a rate that is not above the scenario's, and no run held the scenario's rate or more.
+    `runs` are the result of `read_held_shares`. A rate is the total over all clusters that producers publish to.
     """
     machine = machine or describe_machine()
     rate = int(scenario.workload.target_rate)

@@ -48,8 +48,9 @@ DeletedPart = Literal["tables", "run"]
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
     """Open the history and migrate its database to the newest schema. Several processes may call this at once.
 
-    The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else in history.db of
-    `$BROKERPROOF_VAR`. Raises HistoryError if the database cannot be reached or a newer Brokerproof made it.
+    The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else SQLite in
+    `$BROKERPROOF_VAR`/history.db. Raises HistoryError if the database cannot be used, or if a version of Brokerproof
+    with another schema made it.
     """
     database = _find_database(url, path)
     with translate_database_errors(database):
@@ -59,7 +60,7 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
 
 
 def open_recorded_history() -> History | None:
-    """Open the history of this machine's settings, or return None if its SQLite file does not exist yet."""
+    """Open the history that this machine's settings name, or return None if its SQLite file does not exist yet."""
     database = _find_database(None, None)
     if database.get_backend_name() == "sqlite" and not Path(database.database or "").expanduser().exists():
         return None
@@ -67,7 +68,10 @@ def open_recorded_history() -> History | None:
 
 
 def compare_recorded_run(run_id: str) -> tuple[RecordedRun | None, RunComparison | None, str]:
-    """Return a run in the history of this machine's settings, its comparison, and the reason if one of them is None."""
+    """Return a run from the history, its comparison with earlier runs, and why one of them is None (else empty).
+
+    The history is the one that this machine's settings name.
+    """
     recorded: RecordedRun | None = None
     try:
         history = open_recorded_history()
@@ -103,7 +107,7 @@ class RunPlace:
 
 
 class History:
-    """An open history. A connection lasts for one call, so forked processes and several threads may use it."""
+    """An open history. Each call opens its own connection, so forked processes and several threads may share it."""
 
     def __init__(self, engine: Engine, *, samples: int = 50) -> None:
         self._engine = engine
@@ -148,7 +152,7 @@ class History:
         return row
 
     def _find_marks(self, run: RecordedRun) -> list[dict[str, Any]] | None:
-        """Return the regressions of a run for the column `marks`; None if the rule in its parameters cannot be used."""
+        """Return a run's regressions and suspected ones for the column `marks`; None if the run cannot be compared."""
         try:
             found = self.compare(run)
         except InputError as error:
@@ -163,7 +167,7 @@ class History:
     def record_deletion(self, run_id: str, directory: str, part: DeletedPart, *, at: datetime, why: str) -> None:
         """Record that the tables or the directory of a run are deleted.
 
-        If the history does not have the run, or names another copy of it that still exists, the call has no effect.
+        The call has no effect if the history has no such run, or names another directory that still holds the run.
         Raises HistoryError if the history cannot be written.
         """
         recorded = self.find_run_place(run_id)
@@ -198,7 +202,10 @@ class History:
             )
 
     def list_runs(self, scenarios: Sequence[str] = (), limit: int = 20) -> list[RecordedRun]:
-        """Return the last runs of some or all scenarios, newest first, with checks, measurements and anomaly counts."""
+        """Return the last `limit` runs of `scenarios` (of all if empty), newest first.
+
+        The runs have their checks, measurements and anomaly counts.
+        """
         chosen = select(RecordedRun).options(
             selectinload(RecordedRun.checks),
             selectinload(RecordedRun.measurements),
@@ -222,7 +229,7 @@ class History:
             return select_campaigns(session, stamp=stamp)
 
     def find_run_place(self, run_id: str) -> RunPlace | None:
-        """Return the place of a run, or None if it is not recorded. Only the columns of `RunPlace` are read."""
+        """Return a run's directory and regressions, or None if the run is not recorded. Other columns are not read."""
         with self._begin_reading() as session:
             row = session.scalar(
                 select(RecordedRun)
@@ -266,7 +273,10 @@ class History:
             return list(session.scalars(chosen))
 
     def list_held_shares(self, since: datetime, limit: int = 500) -> list[tuple[RecordedRun, float | None]]:
-        """Return the runs since a time, newest first, each with its value of `rate_held/steady`."""
+        """Return the last `limit` runs since a time, newest first, each with its `rate_held` in the steady phase.
+
+        Runs without a row for this measurement are left out.
+        """
         steady = aliased(RecordedMeasurement)
         chosen = (
             select(RecordedRun, steady.value)
@@ -308,7 +318,7 @@ class History:
             )
 
     def compare_two(self, a: RecordedRun, b: RecordedRun) -> RunDifference:
-        """Return the differences of b from a. The noise is estimated from runs before the newer of the two.
+        """Return how run b differs from run a. The noise is estimated from runs before the newer of the two.
 
         Raises InputError if the rule in the parameters of b cannot be used.
         """
@@ -333,10 +343,10 @@ class History:
         return compare_two_runs(a, b, earlier)
 
     def group(self, scenarios: Sequence[str], by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
-        """Return the last runs of scenarios in groups. The first group is the largest one of the first scenario.
+        """Return the last `limit` runs of `scenarios` in groups. The first group is the largest of the first scenario.
 
-        Raises InputError if several scenarios are grouped by anything but settings, or if the rule in the parameters
-        of the newest run cannot be used.
+        Raises InputError if several scenarios are grouped by anything but settings, or if the regression rule in the
+        parameters of the newest run cannot be used.
         """
         if len(scenarios) > 1 and by is not GroupBy.SETTINGS:
             raise InputError(
@@ -346,13 +356,13 @@ class History:
 
     @contextmanager
     def _begin_writing(self) -> Iterator[Session]:
-        """Begin a transaction that may write; other writers wait for its end. Loaded objects stay usable after it."""
+        """Begin a transaction that may write. Other writers wait for its end. Loaded objects stay usable afterwards."""
         with self._begin(self._engine) as session:
             lock_for_writing(session.connection())
             yield session
 
     def _begin_reading(self) -> AbstractContextManager[Session]:
-        """Begin a transaction that sees the history as of its first query. Loaded objects stay usable after it."""
+        """Begin a transaction that sees the history as of its first query. Loaded objects stay usable afterwards."""
         return self._begin(self._reading)
 
     @contextmanager

@@ -43,7 +43,7 @@ def parse_url(text: str) -> URL:
 
 
 def make_engine(url: URL) -> Engine:
-    """Return an engine without a pool, because a run uses the history only a few times and from forked processes."""
+    """Return an engine without a connection pool: a run uses the history only a few times and from forked processes."""
     if url.get_backend_name() != "sqlite":
         waits = {"connect_timeout": 10} if url.get_backend_name() in ("postgresql", "mysql", "mariadb") else {}
         return create_engine(url, poolclass=NullPool, connect_args=waits)
@@ -66,11 +66,11 @@ def make_engine(url: URL) -> Engine:
 
 
 def make_reading_engine(engine: Engine) -> Engine:
-    """Return the engine for transactions that only read. All queries of such a transaction see one state.
+    """Return the engine for transactions that only read. All queries of such a transaction see the same state.
 
     A run is read with several queries. By default, each query in PostgreSQL sees all earlier commits. If another
-    process records the run again meanwhile, a reader could see the run without its checks. SQLite and MySQL show one
-    state by default.
+    process records the run again meanwhile, a reader could see the run without its checks. In SQLite and MySQL, a
+    transaction sees one state by default.
     """
     if engine.dialect.name != "postgresql":
         return engine

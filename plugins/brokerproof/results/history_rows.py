@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 
 def make_history_rows(run: Run, samples: int) -> RecordedRun:
-    """Return a run and its child rows, with at most `samples` samples of its anomalies.
+    """Return a run's row with its child rows: checks, measurements, anomaly counts and at most `samples` anomalies.
 
-    Raises RunError or InputError if its run.json cannot be used. If other evidence is missing or damaged, the rows
-    hold the rest.
+    Raises RunError or InputError if the run's run.json cannot be used. If other evidence is missing or damaged, the
+    rows hold the rest.
     """
     scenario, topology = run.scenario, run.topology
     outcome = compose_outcome(run)
@@ -101,7 +101,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
 
 
 def _describe_check(check: Check) -> str:
-    """Return the sentence that must hold. If it does not apply to the run's messaging system, the reason follows."""
+    """Return the sentence that must hold. If the check is not applicable, the reason follows."""
     applies = check.verdict is not Verdict.NOT_APPLICABLE
     return check.description if applies else f"{check.description} Not applicable: {check.why}."
 
@@ -116,7 +116,7 @@ def _make_anomaly_counts(judgement: Judgement | None) -> Iterator[AnomalyCount]:
 
 
 def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dict[str, Any]]:
-    """Return samples of the table `anomalies`, or an empty list if it cannot be read, so that the run is recorded."""
+    """Return samples of the table `anomalies`. If it cannot be read, return none, so that the run is recorded."""
     if judgement is None:
         return []
     try:
@@ -135,5 +135,8 @@ def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dic
 
 
 def _remove_nul(value: str) -> str:
-    """Return the text without NUL and lone surrogates, which PostgreSQL refuses and a killed process's log may have."""
+    """Return the text without NUL characters and with `?` for each lone surrogate. PostgreSQL refuses both.
+
+    Both may occur in the log of a killed process.
+    """
     return value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
 """The tables of the history database as SQLAlchemy models. The files in migrations/versions create the same tables.
 
-The types exist in every supported database. A text that queries filter by has at most 255 characters; other texts may
-have any length.
+All column types exist in every supported database. A text that queries filter by has at most 255 characters; other
+texts may have any length.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from brokerproof.run.measurement import Measurement
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time in UTC. SQLite has no time zones, so there it is stored in UTC without one."""
+    """A time with time zone, in UTC. SQLite has no time zones, so SQLite stores the UTC time without one."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert the time to UTC. Raises ValueError for a naive time, because its time zone is unknown."""
+        """Convert the time to UTC. Raises ValueError for a time without a time zone."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -38,7 +38,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Base(DeclarativeBase):
-    """The base of all tables. It names every constraint, so that migrations can change them on every database."""
+    """The base of all tables. Every constraint gets a name, so that migrations can change it on every database."""
 
     metadata = MetaData(
         naming_convention={
@@ -55,7 +55,7 @@ def _make_run_key() -> Mapped[int]:
 
 
 class RecordedRun(Base):
-    """A run. Its counts are None if it was not judged.
+    """A recorded run. The counts from `publishes` to `deliveries` are None if the run was not judged.
 
     `finished_at`, `total_s` and `overhead_s` are None if no step of the run ended.
     """
@@ -93,11 +93,11 @@ class RecordedRun(Base):
     run_dir: Mapped[str] = mapped_column(Text)
     report: Mapped[str] = mapped_column(Text)
     parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
-    # The digest of the parameters that must be equal for runs to compare (comparability.py).
+    # The digest of the parameters that must be equal in comparable runs (comparability.py).
     comparable: Mapped[str] = mapped_column(String(64))
     versions: Mapped[dict[str, str | None]] = mapped_column(JSON)
-    # When its tables of messages or its directory were deleted; the reason names the days and the setting. Both are
-    # written before the first file is deleted.
+    # When and why the run's tables of messages or its directory were deleted. The reason names the days and the
+    # setting. Both columns are written before the first file is deleted.
     tables_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     tables_deleted_why: Mapped[str | None] = mapped_column(Text)
     run_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -129,14 +129,14 @@ class RecordedRun(Base):
         return None
 
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
-        """Return the number of legal, illegal or (`legal` is None) all anomalies of a kind; None without counts."""
+        """Return the number of legal, illegal or (`legal` is None) all anomalies of a kind; None if not judged."""
         if self.messages is None:
             return None
         counted = (row for row in self.anomaly_counts if row.anomaly == anomaly)
         return sum(row.count for row in counted if legal is None or row.legal == legal)
 
     def find_worst(self, metric: str) -> float | None:
-        """Return the highest value of a metric over its subjects; None if it has no subjects or one has no value."""
+        """Return the highest of all values of a metric; None if there is no value, or if a value was not measured."""
         values = [row.value for row in self.measurements if row.metric == metric]
         return None if not values or None in values else max(value for value in values if value is not None)
 
@@ -196,7 +196,7 @@ class AnomalyCount(Base):
 
 
 class AnomalySample(Base):
-    """An anomaly of the run's table `anomalies`. The history keeps a few of each kind; the run's table has all."""
+    """A row of the run's table `anomalies`. The history keeps a few rows of each kind; the run's table has all."""
 
     __tablename__ = "anomaly_samples"
 

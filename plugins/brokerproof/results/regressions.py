@@ -1,4 +1,6 @@
-"""Whether a run is worse than the comparable runs before it (comparability.py defines which runs compare).
+"""Whether a run is worse than the comparable runs before it (comparability.py defines which runs are comparable).
+
+A mark is a regression, of a measurement or of the verdict. A suspicion is a regression that other runs do not confirm.
 
 **When a measurement is marked.** `RULE` is the rule in words. A single worse run may be a change or an outlier. So a
 mark needs `CONFIRMING` worse runs of the last `RECENT`, and a run without this confirmation is only suspected. A few
@@ -16,12 +18,13 @@ outliers in 3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results
 | 0.12, as of a median latency | 0.0 to 0.15 | 3 to 5 %, 8 to 12 %, 12 to 15 % |
 | 0.25, as of a 99th percentile of the latency | 0.05 to 0.25 | under 1 %, 1 %, 1 to 2 % |
 
-So above a spread of `LARGEST_TELLING_SPREAD`, most changes of `STEP` are never marked. A note then states the smallest
-change that can be marked.
+So if the spread is above `LARGEST_TELLING_SPREAD` of the usual value, most changes of `STEP` are never marked. A note
+then states the smallest change that can be marked.
 
-**When a verdict is marked.** A run is marked if it does not meet its expectation and one of two conditions holds: the
-comparable run just before met it, or this verdict is more severe than that run's and is not the expected one. This
-needs no further history. So a control that expects `failed` regresses if it stops failing.
+**When a verdict is marked.** Only a run with an unexpected outcome is marked. The rule compares it with one run, the
+newest comparable run before it. If the outcome of the earlier run was the expected one, the later run is marked. It is
+also marked if its verdict is not the expected verdict and is more severe than the earlier verdict. So a scenario that
+expects `failed` regresses if it stops failing.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ _COUNTED_UNITS = ("messages", "segments")
 
 
 def describe_rule(rule: RegressionRule = DEFAULT_RULE) -> str:
-    """Return the rule for measurements as sentences, with the numbers of a scenario's rule."""
+    """Return the rule for measurements as sentences, with the tolerance and the window of `rule`."""
     return (
         f"A measurement is marked if it and {CONFIRMING - 1} of the {RECENT - 1} comparable runs before it are worse "
         f"than the usual value, the median of the up to {rule.window} comparable runs before those, by at least "
@@ -96,8 +99,8 @@ class Regression:
 class RunComparison:
     """A run compared with the runs before it.
 
-    `marks` are the run's regressions. `suspicions` are equally large, but too few runs confirm them. `notes` are
-    sentences about measurements that were not compared or that vary much.
+    `marks` are the run's regressions. `suspicions` are regressions of at least the same size that too few runs confirm.
+    `notes` are sentences about measurements that were not compared or that vary much.
     """
 
     run_id: str
@@ -110,7 +113,7 @@ class RunComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class UsualValue:
-    """The values of a measurement in several runs, with their median and their spread, all in its unit."""
+    """The values of a measurement in several runs, with their median and spread, all in the measurement's unit."""
 
     values: tuple[float, ...]
     median: float
@@ -125,19 +128,19 @@ class UsualValue:
         return cls(values=tuple(values), median=usual, spread=_MEAN_DISTANCE_TO_DEVIATION * mean(nearest))
 
     def describe(self, unit: str) -> str:
-        """Return the median and the spread, as `52 ± 1.06 s`."""
+        """Return the median and the spread as text, such as `52 ± 1.06 s`."""
         return f"{format_value(self.median)} ± {format_value(self.spread, unit)}"
 
 
 def read_rule(run: RecordedRun) -> RegressionRule:
-    """Return the rule that a run's scenario sets, or the default one. Raises InputError if it cannot be used."""
+    """Return the rule that a run's scenario sets, or the default rule. Raises InputError if the rule cannot be used."""
     return parse(
         RegressionRule, run.parameters["scenario"].get("regression") or {}, file=f"the history of {run.run_id}"
     )
 
 
 def count_needed_runs(rule: RegressionRule) -> int:
-    """Return the largest number of earlier comparable runs that a comparison reads."""
+    """Return the number of earlier comparable runs that a comparison reads at most."""
     return rule.window + RECENT - 1
 
 
@@ -151,8 +154,9 @@ def compare_run(
     """Compare a run with the runs before it.
 
     `baseline` are the comparable runs that passed or failed, newest first, at most `count_needed_runs`. `previous` is
-    the newest comparable run with any verdict. `incomparable` is the newest run of the scenario with other parameters.
-    If there is little history, a note names it. Raises InputError if the rule in the run's parameters cannot be used.
+    the newest comparable run with any verdict. `incomparable` is the newest earlier run of the scenario with other
+    parameters; a note names it if there are too few comparable runs. Raises InputError if the rule in the run's
+    parameters cannot be used.
     """
     marks = list(_compare_verdicts(run, previous)) if previous else []
     suspicions: list[Regression] = []
@@ -180,7 +184,7 @@ def compare_run(
 
 
 def compute_allowed_change(unit: str, usual: UsualValue, tolerance: float) -> float:
-    """Return the smallest difference from the usual value that is more than noise, in `unit`."""
+    """Return the smallest difference from the median that is more than noise, in `unit`."""
     return max(MINIMUM_CHANGE[unit], tolerance * abs(usual.median), SPREADS * usual.spread)
 
 
@@ -211,7 +215,7 @@ def _compare_measurements(
 ) -> Iterator[tuple[Regression, bool]]:
     """Yield (regression, whether enough runs confirm it) for each measurement of the run that got worse.
 
-    Adds to `notes` a sentence for each measurement that has too little history or varies too much.
+    Add a sentence to `notes` for each measurement that has too little history, no minimum change or a large spread.
     """
     rule = read_rule(run)
     recent, before = baseline[: RECENT - 1], baseline[RECENT - 1 :][: rule.window]
@@ -261,7 +265,7 @@ def _explain_suspicion(values: Sequence[float], alike: int) -> str:
 
 
 def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[float | None]:
-    """Return the values of the same measurement in other runs. A run without this measurement is left out."""
+    """Return the values of the measurement of `row` in other runs. A run without this measurement is left out."""
     return [
         other.value
         for run in runs
@@ -271,9 +275,9 @@ def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[f
 
 
 def is_worse(worse: Worse | None, usual: float | None, value: float | None, *, by: float = 0) -> bool | None:
-    """Return whether a value is worse than usual by at least `by`; None if neither direction is worse.
+    """Return whether `value` is worse than `usual`, and by at least `by`. If `worse` is None, return None.
 
-    A missing value is worse than any other.
+    A missing value is worse than any other value.
     """
     if worse is None:
         return None

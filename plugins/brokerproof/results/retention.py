@@ -1,13 +1,13 @@
 """The retention of runs: which tables and directories are old enough to be deleted, and their deletion.
 
-The history states a deletion before the first file is deleted. So the next pruning finishes an interrupted deletion,
-even if the settings have changed. If the history cannot be written, no file is deleted. In a run's directory, run.json
-is deleted first, so that no command takes the rest for a run. A run without its tables keeps the record
-`TablesDeletion`, and the small tables from which reports are drawn.
+The history records a deletion before the first file is deleted. So if a deletion is interrupted, the next pruning
+finishes it, even if the settings have changed. If the history cannot be written, no file is deleted. In a run's
+directory, run.json is deleted first, so that no command takes the rest for a run. A run without its tables keeps the
+record `TablesDeletion`, and the small tables from which reports are drawn.
 
 An active run is never deleted. A run counts as active if its slot is held, or if a process of this machine belongs to
 it. A run also counts as active if one of its files was written within `QUIET`: another machine may run it, or it may be
-judged again. A directory that is no run or is a link is never deleted, and no link is followed.
+judged again. A link, or a directory that is not a run, is never deleted, and no link is followed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Deletion:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftRun:
-    """A directory that was kept although it is old enough, or because its age is not known. `why` is the reason."""
+    """A directory that pruning did not change, with the reason: it is a link, not a run, maybe active, or damaged."""
 
     directory: str
     why: str
@@ -74,8 +74,8 @@ def prune_runs(
 ) -> list[Deletion | LeftRun]:
     """Delete the tables and directories below `runs` that the settings no longer keep; with `dry_run`, only list them.
 
-    `now` returns microseconds since the epoch. Raises HistoryError if the history cannot record the deletion of a run;
-    then no file of that run is deleted.
+    `now` returns microseconds since the epoch. If `history` is None, the deletions are not recorded. Raises
+    HistoryError if the history cannot record the deletion of a run; then no file of that run is deleted.
     """
     pruner = _Pruner(settings, history, dry_run=dry_run, now_us=now())
     filesystem, root = fsspec.url_to_fs(runs)
@@ -100,9 +100,10 @@ class _Pruner:
         self._active = [*(Path(run).absolute() for run in slots.list_held_runs()), *(mark.directory for mark in marks)]
 
     def prune(self, directory: str) -> Deletion | LeftRun | None:
-        """Delete a run or its tables if they are old enough. Return None if the directory needs no deletion.
+        """Delete a run or its tables if they are old enough, and return the deletion. A dry run only returns it.
 
-        Raises RunError if the directory is damaged, and OSError or ValueError if a file cannot be deleted.
+        Return a LeftRun if the directory is not a run or may be active, and None if there is nothing to delete. Raises
+        RunError if the directory is damaged, and OSError or ValueError if a file cannot be deleted.
         """
         run = Run(directory)
         chosen = stated = self._stated.get(directory)
@@ -151,7 +152,7 @@ class _Pruner:
         return None
 
     def _find_life(self, run: Run, *, is_resumed: bool) -> str | None:
-        """Return a sentence if there is evidence that the run is or may be active, else None."""
+        """Return a sentence that says why the run is or may be active; None if no evidence says so."""
         filesystem, root = fsspec.url_to_fs(run.directory)
         if "file" in filesystem.protocol and any(place.is_relative_to(root) for place in self._active):
             return "it is active: its slot on this machine is held, or a process of this machine belongs to it"
@@ -171,7 +172,7 @@ class _Pruner:
 
 
 def _is_as_expected(run: Run) -> bool:
-    """Return whether the outcome is the expected one; False if the outcome is missing or damaged."""
+    """Return whether the run's outcome is the expected one; False if the outcome is missing or damaged."""
     try:
         outcome = read_record(run, Outcome)
     except RunError:

@@ -1,9 +1,10 @@
 """Two runs side by side: different settings, different results, and which of these results differ by more than noise.
 
-Noise is estimated from the earlier runs that compare with one of the two (comparability.py). A number differs by more
-than noise if the difference reaches the allowed change of regressions.py. The spread in this change is multiplied by
-√2, because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both
-words occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
+Noise is estimated from the earlier runs that are comparable with one of the two (comparability.py). A number differs by
+more than noise if the difference reaches the allowed change of regressions.py. The spread in this change is multiplied
+by √2, because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both
+words occurred in comparable earlier runs. If there are fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is
+None.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _TEXTS = ("title", "description", "tags")
 
 
 class WordDifference(StrictModel):
-    """A result in words that differs: the verdict, whether the outcome is as expected, or a suite's verdict."""
+    """A word that is not the same in both runs: the verdict, a suite's verdict, or whether the outcome is as expected.
+
+    `a` or `b` is None if the run has no such suite.
+    """
 
     name: str
     a: str | None
@@ -46,10 +50,11 @@ class WordDifference(StrictModel):
 
 
 class NumberDifference(StrictModel):
-    """A count or a measurement that differs, in its unit. `a` and `b` are None if the run has no value.
+    """A count or measurement that is not the same in both runs. All numbers except `relative` are in `unit`.
 
-    `difference` is `b - a`, and `relative` is its share of `a`, None if `a` is 0. `worse` is None if neither direction
-    is worse. `noise` is the smallest difference that is more than noise, None if it is not known.
+    `a` or `b` is None if the run has no value. `difference` is `b - a`, and `relative` is `difference / |a|`, None if
+    `a` is 0. `worse` says whether b is worse, and is None if neither direction is worse. `noise` is the smallest
+    difference that is more than noise, None if it is not known.
     """
 
     name: str
@@ -67,7 +72,7 @@ class NumberDifference(StrictModel):
 
 
 class RunDifference(StrictModel):
-    """All differences of the runs with the ids `a` and `b`. `comparable` is True if the two runs compare."""
+    """All differences of the runs with the ids `a` and `b`. `comparable` is True if their parameters are comparable."""
 
     a: str
     b: str
@@ -80,10 +85,10 @@ class RunDifference(StrictModel):
 
 
 def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedRun]) -> RunDifference:
-    """Return the differences of b from a. The noise is estimated from `earlier`, runs before the newer of the two.
+    """Return how run b differs from run a. The noise is estimated from `earlier`, runs before the newer of the two.
 
-    Earlier runs that compare with neither are ignored. Raises InputError if the rule in the parameters of b cannot be
-    used.
+    Earlier runs that are comparable with neither a nor b are ignored. Raises InputError if the regression rule in the
+    parameters of b cannot be used.
     """
     others = [run for run in earlier if run.run_id not in (a.run_id, b.run_id)]
     groups = [
@@ -132,7 +137,7 @@ def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[Record
 
 
 class _Number(NamedTuple):
-    """A count or measurement. `find` returns its values in the given runs; runs without this number are left out."""
+    """A count or measurement. `find` returns the number's values in the given runs, at most one for each run."""
 
     name: str
     subject: str
@@ -170,7 +175,7 @@ def _list_measurements(a: RecordedRun, b: RecordedRun) -> Iterator[_Number]:
 def _compare_numbers(
     numbers: Iterable[_Number], a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]
 ) -> Iterator[NumberDifference]:
-    """Yield the numbers that differ. Each of `groups` has earlier runs that compare with each other."""
+    """Yield the numbers that differ. Each of `groups` has earlier runs that are comparable with each other."""
     for name, subject, unit, worse, tolerance, find in numbers:
         value_a, value_b = (next(iter(find([run])), None) for run in (a, b))
         if value_a == value_b:

@@ -1,9 +1,10 @@
-"""Runs in groups by version, settings, system or runtime, each compared with the first group, usually the largest.
+"""Runs in groups by version, settings, system or runtime. Each group is compared with the first, usually the largest.
 
 Two groups differ in a measurement if their medians differ by more than noise. The standard error of a median of n runs
 is the spread of one run times √(π/2) / √n (asymptotic, for normally distributed values). The error of a difference is
 the root of the sum of both squared errors, each from the larger spread of the two groups. The difference must reach
-`SPREADS` of these errors, the tolerance of regressions.py, and the smallest change that counts in the unit.
+`SPREADS` of these errors, the tolerance of the scenario's regression rule, and the smallest change that counts in the
+unit.
 
 If one of the groups has fewer than `ENOUGH_TO_SUSPECT` runs, `larger_than_noise` is None. At most 1 in 100 differences
 that are only noise counts as larger. This was measured on lognormal noise with a spread of 3 to 25 % and groups of 5 to
@@ -47,7 +48,7 @@ GROUP_RULE = (
 
 
 class GroupBy(StrEnum):
-    """The property that the runs of a group have in common."""
+    """The property that is equal in all runs of a group."""
 
     VERSION = "version"
     SETTINGS = "settings"
@@ -56,9 +57,9 @@ class GroupBy(StrEnum):
 
 
 class GroupedMeasurement(StrictModel):
-    """A measurement in the judged runs of a group: the number of values `n`, and their median, least and greatest.
+    """A measurement in those runs of a group that passed or failed: `n` values, with their median, least and greatest.
 
-    The fields from `difference` on compare the group with the first group, and are not set in the first group itself.
+    The fields from `difference` on compare the group with the first group. In the first group, they are not set.
     `difference` is the group's median minus the first group's. `why` is the reason for `larger_than_noise`.
     """
 
@@ -76,7 +77,10 @@ class GroupedMeasurement(StrictModel):
 
 
 class RunGroup(StrictModel):
-    """Runs with a common property. Groups by settings are named 1, 2, … and differ from group 1 in `differences`."""
+    """The runs with one value of a property, such as a version, which is the group's name.
+
+    Groups by settings are named 1, 2, …; `differences` are the settings in which the group differs from group 1.
+    """
 
     name: str
     differences: tuple[str, ...] = ()
@@ -93,8 +97,9 @@ MeasurementName = tuple[str, str, str]
 def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") -> list[RunGroup]:
     """Return runs in groups, the largest first. If `scenario` is given, its groups come before all others.
 
-    Runs of several scenarios may only be grouped by settings, because then each group has runs of one scenario. Raises
-    InputError if the rule in the parameters of the newest run cannot be used.
+    Runs of several scenarios may only be grouped by settings, because then each group has runs of one scenario. The
+    tolerances are those of the regression rule of the newest run's scenario. Raises InputError if this rule cannot be
+    used.
     """
     members: dict[str, list[RecordedRun]] = {}
     for run in runs:
@@ -124,7 +129,10 @@ def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") 
 
 
 def list_rows(groups: Sequence[RunGroup]) -> list[tuple[MeasurementName, list[GroupedMeasurement | None]]]:
-    """Return each measurement with its values in all groups. Measurements that differ by more than noise come first."""
+    """Return each measurement with one item for each group. The item is None if the group has no value.
+
+    Measurements that differ by more than noise in a group come first.
+    """
     found = [{(one.metric, one.subject, one.unit): one for one in group.measurements} for group in groups]
     rows = [(name, [one.get(name) for one in found]) for name in dict.fromkeys(name for one in found for name in one)]
     return sorted(rows, key=lambda row: not any(cell and cell.larger_than_noise for cell in row[1]))
@@ -148,7 +156,7 @@ def _collect_values(group: Sequence[RecordedRun]) -> dict[MeasurementName, list[
 def _summarize(
     name: MeasurementName, values: Sequence[float], reference: Sequence[float] | None, rule: RegressionRule
 ) -> GroupedMeasurement:
-    """Return a measurement of a group. `reference` has the first group's values; None for the first group itself."""
+    """Return a measurement of a group. `reference` has the first group's values, or is None for the first group."""
     metric, subject, unit = name
     summary = GroupedMeasurement(
         metric=metric,
@@ -180,7 +188,7 @@ def _summarize(
 
 
 def _compute_noise(unit: str, values: Sequence[float], reference: Sequence[float], tolerance: float) -> float:
-    """Return the smallest difference of the two medians that is more than noise, in the unit."""
+    """Return the smallest difference of the two groups' medians that is more than noise, in `unit`."""
     usual = UsualValue.compute(reference)
     spread = max(usual.spread, UsualValue.compute(values).spread)
     error = spread * _MEDIAN_ERROR * math.sqrt(1 / len(values) + 1 / len(reference))

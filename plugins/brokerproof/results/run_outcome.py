@@ -1,7 +1,7 @@
 """The outcome of a run, composed from its records, with the latencies of publishing and the restarts of nodes.
 
 If a record is missing, damaged or contradicts itself, the verdict is `unknown` or more severe, and `why` gives the
-reason. So a missing record can never make an outcome `met`.
+reason. So a missing record can never turn an unexpected outcome into the expected one (`met`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def compose_outcome(run: Run) -> Outcome:
 
 
 def _list_contradictions(judgement: Judgement) -> list[str]:
-    """Return the reasons, as phrases, why the judgement does not prove its verdict."""
+    """Return the reasons, as phrases, why the judgement does not prove its verdict; empty if it does."""
     reasons = [f"suite {suite} was not judged" for suite in Suite if suite not in judgement.suites]
     reasons += [
         f"suite {name} {suite.worst} with {suite.evaluated} of its {suite.written} expectations evaluated"
@@ -96,7 +96,7 @@ def _list_shortfalls(
     """Return a phrase for each difference from the expected outcome; empty if the run meets it."""
     if verdict is not expect.verdict:
         shortfalls = [f"{verdict} instead of {expect.verdict}"]
-    # A control must not pass because its run broke down. It may pass if the judgement itself is `unknown`.
+    # If a scenario expects `unknown`, a run that broke down does not meet this. A judgement `unknown` does.
     elif doubts and not (verdict is Verdict.UNKNOWN and judgement and judgement.worst is Verdict.UNKNOWN):
         shortfalls = [f"{verdict} as expected, but the run does not prove it"]
     else:
@@ -119,7 +119,7 @@ def _explain_outcome(
     shortfalls: Sequence[str],
     doubts: Sequence[str],
 ) -> str:
-    """Return one line that says whether the outcome is the expected one, and why the verdict is as it is."""
+    """Return one line: whether the outcome is the expected one, and the reasons for the verdict."""
     parts = list(shortfalls)
     if not shortfalls:
         parts.append(f"{verdict}, as expected")
@@ -172,10 +172,10 @@ _LINK_METRICS = {"link_added_p50_ms": "p50_ms", "link_added_p99_ms": "p99_ms"}
 
 
 def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
-    """Return publish latencies in milliseconds by fault or phase, then by cluster (or `all`), then by quantile.
+    """Return publish latencies in milliseconds by fault or phase, then by cluster, then by `p50_ms` or `p99_ms`.
 
     The faults are those that slow the network down, and the phases are `steady` and `recovery`. Without such a fault,
-    the result is empty.
+    the result is empty. The cluster is `all` if the clusters were not measured separately.
     """
     slowing = [fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows]
     if not slowing:
@@ -194,7 +194,8 @@ def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measure
 def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
     """Return the milliseconds that emulated links added beyond their delay.
 
-    The keys are fault or phase as in `collect_publish_latencies`, then way (`REGION>OTHER`), then quantile.
+    The keys are fault or phase as in `collect_publish_latencies`, then direction (`REGION>OTHER`), then `p50_ms` or
+    `p99_ms`.
     """
     times = collect_publish_latencies(scenario, ())
     latencies: LatenciesByTime = {}
@@ -206,9 +207,10 @@ def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measuremen
 
 
 def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
-    """Return the nodes that ended by themselves, in the order of their first ends.
+    """Return the ends and restarts of each node that ended by itself, in the order of the nodes' first ends.
 
-    If the table cannot be read, the result is empty, and judging reports the problem.
+    Only nodes with a service manager are known. If the table cannot be read, the result is empty, and judging reports
+    the problem.
     """
     times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     rows = iterate_rows(

@@ -37,7 +37,8 @@ _WORDS = {
 def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) -> str:
     """Return the story: the faults, their targets and times, the longest pause in acks, and the counts of messages.
 
-    If the pause in acks or the order is not known, the story says so.
+    If a part is not known, such as the pause in acks or the order, the story says so. Without a judgement, the story
+    has the faults and says that the run was not judged.
     """
     parts = [*_tell_faults(faults)]
     if judgement is None:
@@ -89,7 +90,7 @@ def _tell_pause(faults: Sequence[DescribedFault], judgement: Judgement) -> str:
 
 
 def _tell_interruption(judgement: Judgement) -> str:
-    """Return the longest interruption and RTO as a phrase, or an empty text if the run has no row about either."""
+    """Return the longest `unavailable_s` and RTO as a phrase; empty if the run has no measurement `unavailable_s`."""
     unavailable = [row.value for row in judgement.measurements if row.metric == "unavailable_s"]
     measured = [value for value in unavailable if value is not None]
     if not unavailable:

@@ -23,7 +23,7 @@ from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, Usu
 
 @dataclass(frozen=True, kw_only=True)
 class TrendValue:
-    """A value that users follow. `metric` is the metric of the value; None if the value is a count of anomalies."""
+    """A value that users follow from run to run. `metric` is None if the value is a count of anomalies."""
 
     name: str
     title: str
@@ -84,7 +84,10 @@ class ScenarioTrend:
 
 
 def find_usual_range(runs: Sequence[TrendRun], value: TrendValue) -> tuple[float, float] | None:
-    """Return the least and the greatest value that are noise by the default rule; None if too few runs have values."""
+    """Return the range (least, greatest) of values that differ from the runs' median only by noise.
+
+    Noise is estimated by the default rule. The result is None if fewer than `ENOUGH_TO_SUSPECT` runs have a value.
+    """
     known = [found for run in runs if (found := run.values.get(value.name)) is not None]
     if len(known) < ENOUGH_TO_SUSPECT:
         return None
@@ -167,7 +170,10 @@ _KEYS_AT_ONCE = 900
 
 
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
-    """Return the worst subject's value of each TREND_VALUES, by run key and name; None if a subject has no value."""
+    """Return {run key: {name in TREND_VALUES: value}}. The value of a metric is the highest over all its subjects.
+
+    The value is None if one of the subjects, such as a fault, has no value. A value without measurements has no key.
+    """
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement
     wanted = or_(

@@ -1,4 +1,4 @@
-"""The rules for the values of an expectation's keywords. A rule returns the problem as a phrase, or None."""
+"""The rules for the values of an expectation's keywords. A rule returns the problem of a value as a phrase, or None."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rule = Callable[[Any], str | None]
 
 
 def check_number(value: Any) -> str | None:
-    """Allow a finite number. Python's JSON also reads NaN and Infinity."""
+    """Allow a finite number. Python's JSON reader also accepts NaN and Infinity."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return None if is_number else f"is no number: {shorten(repr(value))}"
 
@@ -24,7 +24,7 @@ def check_whole_number(value: Any) -> str | None:
 
 
 def check_bound(value: Any) -> str | None:
-    """Allow a number, or a text such as a time."""
+    """Allow a finite number, or a text that is not blank, such as a time."""
     return check_number(value) and check_text(value) and f"is no number and no text: {shorten(repr(value))}"
 
 
@@ -33,7 +33,7 @@ def check_flag(value: Any) -> str | None:
 
 
 def check_text(value: Any) -> str | None:
-    """Allow a text that is not blank. A blank pattern matches everything."""
+    """Allow a text that is not blank. A blank text as a pattern would match everything."""
     return None if isinstance(value, str) and value.strip() else f"is no text: {shorten(repr(value))}"
 
 
@@ -44,9 +44,10 @@ def check_texts(value: Any) -> str | None:
 
 
 def check_values(value: Any) -> str | None:
-    """Allow a non-empty list of different plain values.
+    """Allow a non-empty list of different plain values: no null, list or mapping.
 
-    If x is another value, `x IN (1, NULL)` is null in Spark, and Great Expectations counts null as true.
+    With a null in the list, a wrong row would pass: in Spark, `2 IN (1, NULL)` is null, and Great Expectations counts
+    null as true.
     """
     if not isinstance(value, list) or not value:
         return "is no list with a value in it"
@@ -63,7 +64,7 @@ def check_value_pairs(value: Any) -> str | None:
 
 
 def check_pair(pair: list[Any]) -> bool:
-    """Whether both values are plain: no null, list or mapping."""
+    """Return whether both values are plain: no null, list or mapping."""
     return not any(item is None or isinstance(item, list | dict) for item in pair)
 
 
@@ -72,7 +73,7 @@ def check_mapping(value: Any) -> str | None:
 
 
 def check_query(value: Any) -> str | None:
-    """Allow a query that reads the table by the placeholder `{batch}`."""
+    """Allow an SQL query that names its table by the placeholder `{batch}`, and has no other placeholder."""
     if problem := check_text(value):
         return problem
     try:

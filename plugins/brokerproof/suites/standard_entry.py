@@ -1,4 +1,7 @@
-"""Reads a standard expectation of Great Expectations from a suite's file, and refuses one that can always hold."""
+"""Reads a standard expectation of Great Expectations from a suite's file.
+
+An expectation is refused if it cannot be used or would pass for every table, such as a range without a bound.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ _FIELDS = frozenset({"type", "kwargs", "description", "meta", "notes", "id", "se
 def read_standard_entry(
     entry: Mapping[str, Any], path: str, field: str, own_kinds: Collection[str]
 ) -> WrittenExpectation:
-    """Return the standard expectation at `field` of a file. Raises InputError if it cannot be used.
+    """Return the standard expectation `entry`. Raises InputError, with `path` and `field`, if it cannot be used.
 
-    `own_kinds` are Brokerproof's own kinds, which the remedy for a misspelt type may suggest.
+    `own_kinds` are Brokerproof's own kinds of expectation, which the remedy for a misspelt type may suggest.
     """
     kind = str(entry.get("type"))
     standard = _find_standard(kind, path, f"{field}.type", own_kinds)

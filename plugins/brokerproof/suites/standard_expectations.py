@@ -1,7 +1,7 @@
 """The standard expectations of Great Expectations that a suite may have, and the reasons against all others.
 
-Each expectation is listed with all its keywords. So a file is checked without importing the library, which takes 7 to
-10 s. A test compares this table with the library.
+Each expectation is listed with all its keywords. So a file is checked without an import of the library, which would
+take 7 to 10 s. A test compares this table with the library.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _BETWEEN = {"strict_min": check_flag, "strict_max": check_flag}
 
 
 def _compare(scope: Scope, rule: Rule, *, strict: bool = True, counted_in: tuple[str, ...] = ()) -> StandardExpectation:
-    """Return an expectation about a range, which needs `min_value`, `max_value` or both."""
+    """Return a kind of expectation with a range. It needs `min_value`, `max_value` or both."""
     return StandardExpectation(
         scope=scope,
         keywords={"min_value": rule, "max_value": rule, **(_BETWEEN if strict else {})},
@@ -112,7 +112,7 @@ def _ask_each_value(
 
 
 def _ask_whole_values(counted_in: tuple[str, ...]) -> StandardExpectation:
-    """Return an expectation about the set of distinct values of a column."""
+    """Return a kind of expectation about the set of all distinct values of a column."""
     return StandardExpectation(
         scope=Scope.VALUES,
         keywords={"value_set": check_values},
@@ -129,7 +129,7 @@ def _ask_rows(
     counted_in: tuple[str, ...] = (),
     names_column: bool = False,
 ) -> StandardExpectation:
-    """Return an expectation about a table as a whole, or about each of its rows."""
+    """Return a kind of expectation about a table as a whole, or about each of its rows."""
     return StandardExpectation(
         scope=Scope.ROWS,
         keywords={**required, **optional},
@@ -140,7 +140,7 @@ def _ask_rows(
 
 
 def _ask_pairs(keywords: Mapping[str, Rule], *required: str, needs_both: bool = False) -> StandardExpectation:
-    """Return an expectation about two values of each row."""
+    """Return a kind of expectation about two values of each row."""
     ignore = choose_from("both_values_are_missing", "either_value_is_missing", "neither")
     return StandardExpectation(
         scope=Scope.PAIRS,
@@ -152,7 +152,7 @@ def _ask_pairs(keywords: Mapping[str, Rule], *required: str, needs_both: bool = 
 
 
 def _ask_records(keywords: Mapping[str, Rule] = MappingProxyType({})) -> StandardExpectation:
-    """Return an expectation about several values of each row."""
+    """Return a kind of expectation about several values of each row."""
     ignore = choose_from("all_values_are_missing", "any_value_is_missing", "never")
     return StandardExpectation(
         scope=Scope.RECORDS,

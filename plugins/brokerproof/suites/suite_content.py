@@ -1,4 +1,4 @@
-"""The content of the suites' files in expectations/, made from the tables of anomalies and metrics.
+"""Makes the content of the five suites' files in expectations/ from the tables of anomalies and metrics.
 
 `make docs` writes the files. A file may be changed by hand if it does not become less strict (suite_file.py).
 """
@@ -32,7 +32,7 @@ _META = {"great_expectations_version": "1.24.1"}
 
 
 def list_subjects(suite: Suite) -> list[str]:
-    """Return the subjects of a suite's expectations: its anomalies or, if it has none, its metrics."""
+    """Return the names of a suite's anomalies or, if the suite has none, of its metrics. Each needs an expectation."""
     anomalies = [str(anomaly) for anomaly in Anomaly if anomaly.facts.suite is suite]
     return anomalies or [name for name, metric in METRICS.items() if metric.suite is suite]
 
@@ -43,7 +43,7 @@ def make_suite(suite: Suite) -> dict[str, Any]:
 
 
 def make_entry(name: str) -> dict[str, Any]:
-    """Return the expectation about an anomaly or a metric."""
+    """Return the expectation about an anomaly or a metric, as in a suite's file."""
     metric = METRICS.get(name)
     if metric is None:
         facts = Anomaly(name).facts

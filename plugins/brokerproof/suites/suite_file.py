@@ -1,8 +1,9 @@
-"""Reads a suite's file, and refuses one that checks less than it must or that can pass without a check.
+"""Reads a suite's file. A file that checks less than it must, or that can pass without a check, is refused.
 
-If an expectation is missing, the suite passes without it. So the files of the five suites must have an
-expectation about every anomaly or metric of the suite. Its bounds must not be looser than those of the metric. The
-files may also have standard expectations (standard_entry.py). A user's own suite may have any of these expectations.
+If an expectation is missing, the suite passes without it. So the files of the five shipped suites must have an
+expectation about every anomaly or metric of the suite. In every file, the bounds of an expectation must not be looser
+than those of its metric. Every file may also have standard expectations of Great Expectations (standard_entry.py). A
+user's own suite may have expectations about all anomalies and metrics.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FILE_FIELDS = frozenset({"name", "expectations", "meta", "notes", "id"})
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteFile:
-    """A suite's file, or a part of it."""
+    """The expectations of a suite's file, or a part of them: those that are evaluated together on one table."""
 
     path: str
     suite: str
@@ -52,24 +53,24 @@ class SuiteFile:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The content of a suite for Great Expectations, with the name of each standard expectation in its `meta`."""
+        """The suite or part for Great Expectations. Each standard expectation has its name in its `meta`."""
         return {"name": self.title, "expectations": [_make_content(written) for written in self.expectations]}
 
     @property
     def on_messages(self) -> SuiteFile:
-        """The part with the expectations about anomalies."""
+        """The part with the expectations about anomalies, which are evaluated on the table `messages`."""
         return self._select("", [written for written in self._own if written.name not in METRICS])
 
     @property
     def on_measurements(self) -> SuiteFile:
-        """The part with the expectations about metrics."""
+        """The part with the expectations about metrics, which are evaluated on the table `measurements`."""
         has_other_parts = any(written.name not in METRICS for written in self._own)
         measured = [written for written in self._own if written.name in METRICS]
         return self._select("bounds" if has_other_parts else "", measured)
 
     @property
     def on_tables(self) -> list[SuiteFile]:
-        """A part for each table that standard expectations evaluate."""
+        """The standard expectations, divided into one part for each table on which they are evaluated."""
         tables = dict.fromkeys(written.table for written in self.expectations if written.standard)
         return [
             self._select(table, [written for written in self.expectations if written.table == table])
@@ -91,7 +92,10 @@ def _make_content(written: WrittenExpectation) -> dict[str, Any]:
 
 
 def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
-    """Return the suite's file from the first directory that has one. Raises InputError if it cannot be used."""
+    """Return the suite's file from the first directory that has one.
+
+    Raises InputError if no directory has one or the file cannot be used.
+    """
     path = _find_file(directories, suite)
     check_suite_name(suite, path)
     content = _read_json(path)
@@ -114,7 +118,10 @@ def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
 
 
 def _number_names(expectations: Sequence[WrittenExpectation], path: str) -> tuple[WrittenExpectation, ...]:
-    """Return the expectations with unique names, as in `NAME #2`. Raises InputError if two expectations are equal."""
+    """Return the expectations with unique names: the second one with the name `NAME` gets the name `NAME #2`.
+
+    Raises InputError if two expectations are equal.
+    """
     numbered: list[WrittenExpectation] = []
     for index, written in enumerate(expectations):
         earlier = [other for other in expectations[:index] if other.name == written.name]
@@ -182,9 +189,9 @@ def _is_finite_number(value: Any) -> bool:
 
 
 def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
-    """Raises InputError if a name is no anomaly or metric, or occurs twice.
+    """Raise InputError if a name is not the name of an anomaly or metric, or occurs twice.
 
-    In the file of one of the five suites, each name must also belong to that suite.
+    In the file of one of the five shipped suites, each name must also belong to that suite.
     """
     suites = [Suite(suite)] if suite in list(Suite) else list(Suite)
     subjects = [subject for each in suites for subject in list_subjects(each)]
@@ -201,7 +208,7 @@ def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
 
 
 def _check_complete(names: Sequence[str], suite: Suite, path: str) -> None:
-    """Raises InputError if an anomaly or metric of the suite has no expectation."""
+    """Raise InputError if an anomaly or metric of the suite has no expectation."""
     if missing := [name for name in list_subjects(suite) if name not in names]:
         listed = ", ".join(f"`{name}`" for name in missing)
         raise InputError(
@@ -213,7 +220,10 @@ def _check_complete(names: Sequence[str], suite: Suite, path: str) -> None:
 
 
 def _check_bounds(written: WrittenExpectation, metric: Metric, path: str, field: str) -> None:
-    """Raises InputError if the bounds are looser than those of the metric: only a scenario may allow more."""
+    """Raise InputError if the bounds are looser than those of the metric, or a required metric is not required.
+
+    Only a scenario may allow more.
+    """
     if metric.minimum is not None and (written.minimum is None or written.minimum < metric.minimum):
         raise InputError(
             f"allows less than the bound of `{written.name}`, {metric.minimum:g}",

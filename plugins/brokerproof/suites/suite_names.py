@@ -1,4 +1,7 @@
-"""The names of the suites that judge a run: the five shipped suites, and users' own in directories of expectations."""
+"""The names of the suites that judge a run: the five shipped suites, and the suites that users add.
+
+A user adds a suite as a file in a directory of expectations.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,19 @@ ENDING = ".json"
 
 
 def list_suites(expectations: Directories) -> list[str]:
-    """Return the names of the five suites and of users' own files. Files are not read; unusable names are left out."""
+    """Return the names of the five shipped suites, then those of other files in the directories.
+
+    The files are not read. A file whose name cannot be a suite's name is left out.
+    """
     names = [name for name in expectations.list_files(ENDING) if is_suite_name(name)]
     return list(dict.fromkeys([*map(str, Suite), *names]))
 
 
 def find_suites(directories: Sequence[str]) -> list[str]:
-    """Return the names of the five suites and of users' own files. The directories can be any that fsspec reads.
+    """Return the names of the five shipped suites, then those of other files in the directories.
 
-    Raises InputError if a file's name cannot be a suite's name, and OSError if a directory cannot be read.
+    A directory is any location that fsspec reads. Raises InputError if a file's name cannot be a suite's name, and
+    OSError if a directory cannot be read.
     """
     names = [str(suite) for suite in Suite]
     for directory in directories:

@@ -1,4 +1,4 @@
-"""An expectation as it is written in a suite's file: one of Brokerproof's own kinds, or a standard one."""
+"""An expectation of a suite's file: of one of Brokerproof's own kinds, or a standard one of Great Expectations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _WALL_TIME = "published_at"
 class WrittenExpectation:
     """An expectation in a suite's file.
 
-    For Brokerproof's own kinds, `name` is the anomaly or metric. For a standard expectation, `name` consists of the
-    type, the table and the columns. Only a standard expectation has `standard` and `table`.
+    If the expectation is of Brokerproof's own kinds, `name` is the anomaly or metric. For a standard expectation of
+    Great Expectations, `name` consists of the type, the table and the columns. Only a standard expectation has
+    `standard` and `table`.
     """
 
     name: str
@@ -38,23 +39,23 @@ class WrittenExpectation:
 
     @property
     def reads_wall_times(self) -> bool:
-        """Whether a standard expectation reads a time that the system's client took from the wall clock."""
+        """Whether the expectation reads a column with times that the system's client took from the wall clock."""
         values = self.columns if self.standard and self.standard.scope is not Scope.ROWS else ()
         return _WALL_TIME in values or _WALL_TIME in str(self.kwargs.get("unexpected_rows_query", "")).lower()
 
     @property
     def minimum(self) -> float | None:
-        """The lower bound that is in force if the scenario sets none."""
+        """The lower bound that is in force if the scenario sets none; None if there is no such bound."""
         return self.kwargs.get("minimum")
 
     @property
     def maximum(self) -> float | None:
-        """The upper bound that is in force if the scenario sets none."""
+        """The upper bound that is in force if the scenario sets none; None if there is no such bound."""
         return self.kwargs.get("maximum")
 
     @property
     def required(self) -> bool:
-        """Whether the metric has to be measured even if it has no bound."""
+        """Whether the metric has to be measured even if no bound is set."""
         return bool(self.kwargs.get("required"))
 
 

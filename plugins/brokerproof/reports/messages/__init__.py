@@ -1,1 +1,1 @@
-"""The life of one message: its rows, its events, the results of judging, and its sentence, page and text."""
+"""What happened to one message in a run: its events and the results of judging, as a sentence, a page and text."""

@@ -1,4 +1,4 @@
-"""Reads the results of judging for one message: its anomalies and its places."""
+"""Reads the results of judging for one message: its anomalies, and the logs and subscriptions that it had to reach."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class JudgedMessage(StrictModel):
 
 
 def read_judged_message(run: Run, where: str, message: Mapping[str, Any]) -> tuple[JudgedMessage | None, list[str]]:
-    """Return the results of judging (None if the run was not judged) and a sentence for each missing result.
+    """Return the results of judging one message, and a sentence for each missing or contradictory result.
 
-    `where` is the SQL condition for the message's rows, with the values in `message`. Raises ValueError if a row
-    breaks its model.
+    The results are None if the run has no readable judgement. `where` is the SQL condition for the message's rows, and
+    `message` has the condition's values. Raises ValueError if a row breaks its model.
     """
     try:
         judgement = read_judgement(run)
@@ -100,7 +100,10 @@ def _make_anomaly(row: Mapping[str, Any]) -> MessageAnomaly:
 
 
 def _compare_with_judgement(run: Run, judgement: Judgement, *, is_judged: bool) -> Iterator[str]:
-    """Yield a sentence if the result tables contradict the judgement's counts. These tables have no seals."""
+    """Yield a sentence if `anomalies` contradicts the judgement's counts, or if `messages` lacks the message.
+
+    These two tables have no seals that would show it.
+    """
     counts, again = judgement.counts, "`brokerproof verify` judges the run again"
     expected = sum(counts.legal.values()) + sum(counts.illegal.values())
     found = count_rows(run, "anomalies")

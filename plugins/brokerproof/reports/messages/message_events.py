@@ -13,11 +13,11 @@ from brokerproof.run.tables import AttemptOutcome, FaultState
 
 
 class RowModel(StrictModel):
-    """A model whose fields are columns of a table or computed from them."""
+    """A model whose fields are columns of a table, or are computed from columns."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], **values: Any) -> Self:
-        """Return a model with `values`. Each other field takes the row's column of the same name."""
+        """Return a model with the fields `values`. Every other field has the value of the row's column of that name."""
         columns = {name: row[name] for name in cls.model_fields if name in row}
         return cls.model_validate({**columns, **values}, strict=False)
 
@@ -106,7 +106,7 @@ class AckConfirmed(_AtPlace):
 
 
 class FaultChanged(StrictModel):
-    """A fault's change to another state, between the first and the last moment of the message."""
+    """A fault's change to another state, at a time between the message's first and last event."""
 
     kind: Literal["fault"] = "fault"
     at: Moment

@@ -1,9 +1,9 @@
-"""Reads the life of one message: its events in order of time, the results of judging, and the faults around it.
+"""Reads the life of one message: its events in order of time, the results of judging, and the faults in that time.
 
     life = read_message_life(run, "cluster-eu-p0", 4711)
 
 The events come from the run's tables. If a table is missing, unsealed or damaged, `problems` has a sentence about it.
-A message whose row is absent from such a table is not called missing.
+If such a table has no row of the message, `sentence` says "not known" instead of "not stored" or "not delivered".
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class MessageLife(StrictModel):
-    """A message's events in order of time, the results of judging, and the faults that were in force in that time."""
+    """A message's events in order of time, the results of judging, and the faults in force between these events."""
 
     run_id: str
     producer: str
@@ -134,7 +134,10 @@ def _describe_mistake(error: ValueError) -> str:
 
 
 def _measure_tables(run: Run) -> int:
-    """Return the size of the sealed tables in bytes. A damaged seal is reported later, by `_check_table`."""
+    """Return the size in bytes of the tables `_TABLES`, as their seals name it; 0 if the run has no seals.
+
+    A damaged seal counts as 0 here, and `_check_table` reports it.
+    """
     size = 0
     for table in _TABLES if run.facts.sealed else ():
         with suppress(RunError):
@@ -154,7 +157,10 @@ def _describe_checking(run: Run, size: int, with_checksums: bool) -> Iterator[st
 
 
 def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
-    """Return a sentence for each difference between a table and its seal, and one if the table is missing."""
+    """Return a sentence for each difference between a table and its seal, or for a missing table.
+
+    If the scenario has no subscriptions or no faults, the table of deliveries or faults is not checked.
+    """
     scenario = run.scenario
     is_expected = {"deliveries": bool(scenario.workload.subscriptions), "faults": bool(scenario.faults)}
     if not is_expected.get(table, True):
@@ -168,7 +174,7 @@ def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
 
 
 def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
-    """Raise InputError for a message that is in no table. `publishes` is whole; other tables may be doubtful."""
+    """Raise InputError for a message that is in no table. `doubtful` names damaged tables other than `publishes`."""
     damaged = sorted(set(doubtful) & set(_OF_MESSAGES))
     where = f"; of {' and '.join(damaged)} not everything could be read" if damaged else ""
     query = "SELECT min(seq) AS lowest, max(seq) AS highest FROM recorded WHERE producer = $producer"
@@ -215,7 +221,7 @@ _ORDER: Sequence[type] = (Sent, Stored, SettledAttempt, Delivered, AckConfirmed)
 
 
 def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the sort key for the order of sending. A message that was not sent comes after all attempts."""
+    """Return the key that sorts attempts by time of sending. A row with the outcome `not_sent` comes last."""
     start = _find_start(row)
     return row["outcome"] == AttemptOutcome.NOT_SENT, start is None, start, row["epoch"]
 
@@ -243,10 +249,10 @@ def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _find_earliest(published_at: int | None, starts: Sequence[int]) -> int | None:
-    """Return the earliest moment at which a copy can have been written.
+    """Return the earliest time at which a copy can have been written; None if no time is known.
 
-    `published_at` may be the time of a batch in whole milliseconds, and a batch begins before its later messages are
-    sent. So the copy is attributed to the attempt whose start is nearest.
+    The result is `published_at` or, if it is later, the start of the attempt nearest to `published_at`. The start can
+    be later, because `published_at` may be the time of a batch, which begins before its later messages are sent.
     """
     if published_at is None or not starts:
         return published_at if published_at is not None else min(starts, default=None)
@@ -268,7 +274,7 @@ def _make_deliveries(rows: Rows, payloads: set[int | None]) -> Iterator[Event]:
 
 
 def _find_start(attempt: Mapping[str, Any]) -> int | None:
-    """Return the time at which an attempt was sent or, if that is not recorded, scheduled."""
+    """Return the time at which an attempt was sent or, if that is not recorded, scheduled; None if neither is known."""
     at: int | None = attempt["scheduled_at"] if attempt["sent_at"] is None else attempt["sent_at"]
     return at
 
@@ -304,7 +310,7 @@ def _parse_changes(rows: Rows) -> list[FaultChanged]:
 
 
 def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], moments: Sequence[int]) -> Iterator[Event]:
-    """Yield the events, with every change of a fault between the message's first and last moment inserted."""
+    """Yield the events in order of time, with the fault changes from the first to the last of `moments` inserted."""
     meanwhile = [change for change in changes if moments and min(moments) <= change.at <= max(moments)]
     for event in events:
         while meanwhile and event.at is not None and meanwhile[0].at <= event.at:
@@ -314,7 +320,10 @@ def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], mom
 
 
 def _list_faults(rows: Rows, moments: Sequence[int]) -> Iterator[FaultCourse]:
-    """Yield the faults that were in force during the message's life. A fault is in force from injection to recovery."""
+    """Yield the faults that were in force at a time between the first and the last of `moments`.
+
+    A fault is in force from its injection to its recovery, or to the end if it never recovered.
+    """
     for course in follow_faults(rows).values():
         if moments and course.begins_at <= max(moments) and not (course.recovered_at or max(moments)) < min(moments):
             yield course

@@ -86,7 +86,10 @@ def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, 
 
 
 def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: bool) -> str:
-    """Return how often the message was found at each place and, unless `doubtful`, which due places lack it."""
+    """Return a phrase: how often the message is at each place of `found`, and which places of `due` lack it.
+
+    If `doubtful`, the places that lack the message are left out.
+    """
     counts = Counter(found)
     lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]
     listed = _join(f"{_times(count)} {word} {place}" for place, count in counts.items())

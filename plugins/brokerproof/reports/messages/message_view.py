@@ -1,4 +1,4 @@
-"""Shows a message's life: on a terminal, and as a page."""
+"""Shows the life of one message (message_life.py) on a terminal and as a page."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ class EventRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable:
-    """The events of a life. `day` is the header of the times. `title` is the topic; empty if there are several."""
+    """A message's events as a table. `day` is the header of the column of times, with the date if all have the same.
+
+    `title` is the topic, and is empty if the events have several topics or none.
+    """
 
     title: str
     day: str
