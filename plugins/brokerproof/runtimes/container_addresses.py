@@ -1,8 +1,8 @@
-"""The addresses of a run's containers, from the number of the slot that the run holds.
+"""The addresses of a run's containers, from the number of the slot that the run holds (machine/slots.py).
 
-Each slot has a range of its own, with one subnet for each region. A subnet holds, in this order: the addresses of the
-region's nodes, the addresses at which the region's nodes and places see nodes of other regions, and the addresses that
-the engine gives to other containers.
+Each slot has a range of addresses, with one subnet for each region. A subnet holds, in this order: the addresses of the
+region's nodes, the addresses at which viewers in the region see nodes of other regions, and the addresses that the
+engine gives to other containers. A viewer is a node or a place: the clients, or the serving nodes, of a region.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIRST_JOINING = 2048
 
 @dataclass(frozen=True)
 class Subnet:
-    """The network of a region."""
+    """The subnet of one region."""
 
     whole: IPv4Network
 
@@ -40,7 +40,7 @@ class Subnet:
 
     @property
     def gateway(self) -> IPv4Address:
-        """The engine's own address."""
+        """The engine's own address in the subnet."""
         return self.whole[1]
 
     @property
@@ -56,7 +56,10 @@ class Subnet:
 
 
 def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Network, first_port: int) -> Addresses:
-    """Return addresses from `subnets`, and ports from `first_port` on. Raises MachineError if there are too few."""
+    """Return addresses from `subnets`, and ports from `first_port` on.
+
+    Raises MachineError if there are too few addresses.
+    """
     ranges = 2 ** (_SLOT_PREFIX - subnets.prefixlen)
     if slot >= ranges:
         raise MachineError(
@@ -79,7 +82,7 @@ def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Netwo
 
 
 def _assign_host_ports(topology: Topology, slot: int, first_port: int) -> dict[str, list[int]]:
-    """Return {node: ports}; empty if there are too few ports, because a scenario can run without ports."""
+    """Return {node: its ports of this machine}; empty if there are too few, because a scenario can run without them."""
     first, count = first_port + slot * _HOST_PORTS_OF_SLOT, len(topology.nodes) * _HOST_PORTS_OF_NODE
     if count > _HOST_PORTS_OF_SLOT or first + count > min(first_port + _HOST_PORTS, _LAST_PORT):
         return {}
