@@ -13,10 +13,7 @@ from brokerproof.systems.clients import Settled
 
 
 class Attempts:
-    """The attempts of one producer.
-
-    Three threads call its methods: the sender, the system's client, and the record's writer.
-    """
+    """The attempts of one producer. Three threads use the object: sender, system's client, and record's writer."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(AttemptOutcome, 0)

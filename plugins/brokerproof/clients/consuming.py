@@ -73,7 +73,7 @@ class ConsumerTask:
 
 
 def plan_consumers(run: Run) -> list[ConsumerTask]:
-    """Return the consumers of the workload, one task each."""
+    """Return one task for each consumer of the workload."""
     places = [
         (subscription.find_home(run.topology), subscription.name, number)
         for subscription in run.scenario.workload.subscriptions

@@ -77,7 +77,7 @@ class Deliveries:
         self.count += 1
 
     def confirm(self, confirmed: ConfirmedAcks) -> None:
-        """Note a cluster's answer about which deliveries are acknowledged."""
+        """Note a cluster's answer about the acks of this consumer's subscription."""
         self._acks.append(confirmed)
 
     def take(self) -> tuple[list[dict[str, Any]], list[ConfirmedAcks]]:

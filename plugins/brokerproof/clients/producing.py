@@ -65,7 +65,7 @@ class ProducerTask:
 
 
 def plan_producers(run: Run) -> list[ProducerTask]:
-    """Return the producers of the workload, one task each."""
+    """Return one task for each producer of the workload."""
     workload = run.scenario.workload
     places = [
         (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
@@ -190,10 +190,7 @@ class ScheduledProducer:
             stood_still = clock.now_s() - before > STANDSTILL_S
 
     def _find_standstill(self) -> int:
-        """Return the time in µs.
-
-        If the producer did nothing for too long up to now, keep this period as a standstill.
-        """
+        """Return the time now in µs. If the producer did nothing for too long, keep this period as a standstill."""
         now_us = clock.now_us()
         if now_us - self._seen_us > self._standstill_s * 1e6:
             self._keep_standstill(self._seen_us / 1e6, now_us / 1e6)
@@ -201,10 +198,7 @@ class ScheduledProducer:
         return now_us
 
     def _keep_standstill(self, begin: float, end: float) -> None:
-        """Keep a period, in Unix seconds, in which the producer itself was late.
-
-        Periods that touch or overlap become one.
-        """
+        """Keep a period, in Unix seconds, in which the producer itself was late. Periods that touch become one."""
         begin_us, end_us = int(begin * 1e6), int(end * 1e6)
         if self._standstills and begin_us <= self._standstills[-1][1]:
             begin_us = min(begin_us, self._standstills.pop()[0])

@@ -39,10 +39,7 @@ _SEGMENT = ".arrow"
 
 
 class Reservation(StrictModel):
-    """The messages that a producer may send: every seq below `until`.
-
-    The message with seq 0 is scheduled at `start_at`.
-    """
+    """The messages that a producer may send: all seqs below `until`. Seq 0 is scheduled at `start_at`."""
 
     until: int
     # Unix time in seconds.
@@ -67,10 +64,7 @@ class RecordWriter:
         self.segments = 0
 
     def append(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks] = ()) -> None:
-        """Write a segment: rows, and the cluster's answers about acks since the last call.
-
-        Raises MachineError if the segment cannot be written.
-        """
+        """Write a segment: rows, and new answers of the cluster about acks. Raises MachineError if that fails."""
         content = json.dumps([each.to_plain() for each in acks]).encode()
         schema = self._schema.with_metadata({_ACKS: content})
         path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self.segments)))
@@ -114,10 +108,7 @@ class RecordReader:
                 yield from self.read_new()
 
     def count(self, batches: Batches) -> Batches:
-        """Yield the batches unchanged, and count their rows for `describe`.
-
-        They were made from this reader's segments.
-        """
+        """Yield the batches, which were made from this reader's segments, and count their rows for `describe`."""
         for batch in batches:
             self._rows += batch.num_rows
             yield batch
@@ -159,10 +150,7 @@ def list_epochs(run: Run, client: str) -> list[int]:
 
 
 def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
-    """Record how much of a client's record was read, with one reader for each epoch.
-
-    Raises MachineError if that fails.
-    """
+    """Record how much the readers, one for each epoch of a client, have read. Raises MachineError if that fails."""
     epochs = tuple(reader.describe() for reader in readers)
     write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
 
@@ -190,7 +178,7 @@ def remove_records(run: Run, job: str) -> None:
 
 
 def name_client(job: str, number: int) -> str:
-    """Return a client's name: that of its directory below `clients/` of the run."""
+    """Return a client's name, which is also the name of its directory below `clients/` of the run."""
     return f"{job}-{number}"
 
 

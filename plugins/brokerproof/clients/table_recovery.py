@@ -78,7 +78,7 @@ def _complete_deliveries(run: Run, task: ConsumerTask, reader: RecordReader) -> 
 
 
 def _end_clients(run: Run, job: str) -> None:
-    """Wait until the job's clients on this machine have ended, which they do without a task. Kill those that hang."""
+    """Wait until the job's clients on this machine have ended, because their task is gone. Kill clients that hang."""
     directory = Path(run.directory).absolute()
     ours = [
         process

@@ -35,7 +35,7 @@ class Subnet:
 
     @classmethod
     def around(cls, address: str) -> Subnet:
-        """Return the subnet that contains an assigned address."""
+        """Return the subnet that contains a node's address."""
         return cls(IPv4Network((address, _REGION_PREFIX), strict=False))
 
     @property
@@ -56,9 +56,10 @@ class Subnet:
 
 
 def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Network, first_port: int) -> Addresses:
-    """Return addresses from `subnets`, and ports from `first_port` on.
+    """Return the addresses of a run that holds `slot`, and its nodes' ports of this machine.
 
-    Raises MachineError if there are too few addresses.
+    `subnets` has the addresses of all slots, `first_port` is the first port of slot 0. Raises MachineError if there are
+    too few addresses.
     """
     ranges = 2 ** (_SLOT_PREFIX - subnets.prefixlen)
     if slot >= ranges:

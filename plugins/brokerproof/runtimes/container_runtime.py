@@ -259,10 +259,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """Remove the containers, networks and volumes that runs left in the engine.
-
-        Their labels identify them, even if a run's directory is gone.
-        """
+        """Remove the objects of runs from the engine. Their labels identify them, even if a run's directory is gone."""
         if not engine.is_there():
             return []
         with translate_engine_errors("what runs left in the engine cannot be removed"):
@@ -322,10 +319,7 @@ class ContainerRuntime(SupervisedRuntime):
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
-        """Remove the objects of a run that has ended but still has addresses of this subnet.
-
-        Returns whether there was one.
-        """
+        """Remove the objects of an ended run that still has addresses of this subnet. Returns whether there was one."""
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
         for directory in engine.list_runs_in_engine():
             other = RunInEngine(Path(directory))
@@ -391,10 +385,7 @@ class ContainerRuntime(SupervisedRuntime):
             raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
     def _run(self, program: Container, *, timeout_s: float) -> str:
-        """Run a program in a container that joins every network of the run.
-
-        Returns the reason of a failure, "" after success.
-        """
+        """Run a program that joins every network of the run, to its end. Returns why it failed, "" after success."""
         client = self._in_engine.client
         networks = [network["Name"] for network in self._in_engine.list_networks()]
         with self._made(replace(program, network=networks[0])) as container:
@@ -486,10 +477,7 @@ def _blame_others(name: str, how: str) -> NodeError:
 
 
 def _answers(address: str, port: int) -> bool:
-    """Return whether a process accepts a connection.
-
-    Raises OSError if that is unknown: the network cannot be reached.
-    """
+    """Return whether a process accepts a connection. Raises OSError if that is unknown: the network is unreachable."""
     try:
         socket.create_connection((address, port), timeout=0.5).close()
     except OSError as error:

@@ -101,10 +101,7 @@ def _find_reason(error: BaseException) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """A container to be made.
-
-    In its command and files, `{node}` is replaced by the container's directory, `{host}` by the container's name.
-    """
+    """A container to be made. In command and files, `{node}` means the container's directory, `{host}` its name."""
 
     # The container's name in the run, which is also its host name.
     name: str
@@ -213,10 +210,7 @@ class RunInEngine:
                 self.client.connect_container_to_network(container, network["Id"])
 
     def create_network(self, name: str, *, pool: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Make a network, and connect the containers in which Brokerproof or its clients run.
-
-        Raises APIError if the engine refuses.
-        """
+        """Make a network that Brokerproof's and its clients' containers join. Raises APIError if the engine refuses."""
         made = self.client.create_network(
             self.name(name), driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels}
         )
@@ -393,10 +387,7 @@ def read_text_file(client: docker.APIClient, container: str, path: str) -> str:
 
 
 def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
-    """Return whether a directory in a container is empty. The container need not run.
-
-    Only the beginning of the directory's archive is read.
-    """
+    """Return whether a directory in a container, which need not run, is empty. Only the first blocks are fetched."""
     blocks, _ = client.get_archive(container, directory)
     # The archive's first 512 bytes are the directory's own entry. Two blocks of zeros end the archive.
     head = b"".join(islice(blocks, 4))

@@ -207,7 +207,7 @@ class ProcessRuntime(SupervisedRuntime):
         return [part.replace("{node}", str(self.directory(name))) for part in command]
 
     def _run(self, name: str, command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float) -> str:
-        """Run a program in a node's directory to its end. Returns the reason of a failure, "" after success."""
+        """Run a program in a node's directory, to its end. Returns why it failed, "" after success."""
         try:
             result = subprocess.run(
                 self._command(name, command),

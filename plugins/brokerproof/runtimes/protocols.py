@@ -85,7 +85,7 @@ class Runtime(Protocol):
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """Return the addresses of a run's nodes from the range of a slot, which has this number (machine/slots.py).
+        """Return the addresses and ports of the run that holds the slot with this number (machine/slots.py).
 
         Raises MachineError if the topology needs too many.
         """
@@ -112,10 +112,7 @@ class Runtime(Protocol):
         """Run the spec's `reset` program, if it has one. Raises NodeError if the program fails."""
 
     def execute(self, program: Program) -> None:
-        """Run a program next to the nodes and wait for its end.
-
-        Raises NodeError if the program fails or takes too long.
-        """
+        """Run a program next to the nodes and wait for its end. Raises NodeError if it fails or takes too long."""
 
     def is_alive(self, name: str) -> bool:
         """Return whether the node's process runs, even if it is frozen."""
@@ -130,7 +127,7 @@ class Runtime(Protocol):
         """End every node of the run. Returns the names of the nodes that still ran."""
 
     def forget(self) -> None:
-        """Remove the data of the run's nodes that have ended; their logs and configuration stay."""
+        """Remove the data of those nodes of the run that have ended. Their logs and configuration stay."""
 
 
 @runtime_checkable
@@ -171,10 +168,7 @@ class EmulatesLinks(Protocol):
     """A runtime that can put links with delay, bandwidth and state between the regions of a run."""
 
     def start_links(self, plan: Plan) -> Network:
-        """Start the emulated network.
-
-        Raises MachineError if an address is taken, NodeError if the network does not start.
-        """
+        """Start the emulated network. Raises MachineError if an address is taken, NodeError if the start fails."""
 
     def network(self) -> Network:
         """Return the emulated network. Raises RunError if it was not started."""

@@ -43,10 +43,7 @@ def make_all_runtimes(nodes: Path) -> Iterator[Runtime]:
 
 
 def remove_left_elsewhere(below: Path | None) -> list[str]:
-    """End and remove everything that runs left in engines, or only the runs below a directory.
-
-    Returns the names of the nodes that still ran.
-    """
+    """End and remove what runs, or only runs below a directory, left in engines. Returns the nodes that still ran."""
     runtimes = (load_runtime(name) for name in RUNTIMES)
     return [name for one in runtimes if issubclass(one, LivesElsewhere) for name in one.remove_left(below)]
 

@@ -91,10 +91,7 @@ class SupervisedRuntime(ABC):
 
     @contextmanager
     def _lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the node's lock during the block, and yield True.
-
-        Without `wait`, yield False if another caller holds it.
-        """
+        """Hold the node's lock in the block and yield True. Without `wait`, yield False if another caller holds it."""
         directory = os.open(self.nodes / name, os.O_RDONLY)
         try:
             yield _lock_file(directory, wait=wait)

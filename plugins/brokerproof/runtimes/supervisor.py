@@ -51,10 +51,7 @@ class Supervisor:
         self._times: Counter[tuple[str, RestartStep]] = Counter()
 
     def look(self) -> None:
-        """Look at every node once, and restart the nodes that are due.
-
-        Raises OSError if an event cannot be recorded.
-        """
+        """Look at every node once, and restart nodes that are due. Raises OSError if an event cannot be recorded."""
         for node in self._supervised:
             self._look_at(node)
 
