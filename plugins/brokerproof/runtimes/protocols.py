@@ -124,7 +124,7 @@ class Runtime(Protocol):
         """Return the last lines of the node's log."""
 
     def release(self) -> list[str]:
-        """End every node of the run. Returns the names of the nodes that still ran."""
+        """End every node of the run, and its link process. Returns the names of those that still ran."""
 
     def forget(self) -> None:
         """Remove the data of those nodes of the run that have ended. Their logs and configuration stay."""

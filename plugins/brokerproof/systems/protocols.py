@@ -135,7 +135,7 @@ class Observation(Protocol):
         """
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the node that owns the topic now, or the topic's first partition; None if no node owns it.
+        """Return the node that owns the topic, or its first partition if it has partitions; None if no node does.
 
         Raises AdminError if no node answers.
         """

@@ -35,7 +35,7 @@ def archive(name: str, *, java: Path, heap_mb: int) -> Path:
 def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S) -> bool:
     """Write the class data archive `path` from the running JVM `pid`, which keeps running.
 
-    Returns whether the archive was written; a failure is only logged.
+    Returns whether the archive was written. If Java fails, the reason is only logged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

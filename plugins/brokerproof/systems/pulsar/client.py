@@ -117,7 +117,7 @@ class PulsarProducer:
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
         """Begin to publish a message. `settle` must be quick, because it runs on the client's I/O thread.
 
-        If the client raises an exception at once, `settle` runs on this thread.
+        If the client raises an exception at once, `settle` runs on the caller's thread.
         """
 
         def answered(result: pulsar.Result, message_id: MessageId) -> None:

@@ -151,10 +151,7 @@ def _find_rack(racks: Mapping[str, Mapping[str, Rack]], group: str, key: str) ->
 
 
 def _tenant(name: str, clusters: list[str]) -> Policy:
-    """Return the policy of a tenant.
-
-    Nothing is read back: Pulsar refuses a namespace on a cluster that is not allowed.
-    """
+    """Return the policy of a tenant. Nothing is read back, because namespaces on forbidden clusters are refused."""
     body = {"adminRoles": [], "allowedClusters": clusters}
     return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])
 

@@ -26,7 +26,7 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
         found: dict[str, SubscriptionStats] = {}
         end: Behind | None = None
         try:
-            # The end is read first. Read after the backlog, it could include messages that the backlog does not count.
+            # The end is read before the backlog. Otherwise it could include messages that the backlog does not count.
             ledger, entry = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).last_confirmed_entry
             end = ledger, entry + 1
             found = cluster.brokers.get(path + "/stats", TOPIC_STATS, getPreciseBacklog="true").subscriptions
@@ -94,9 +94,9 @@ def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
 
 
 def find_acknowledged(cluster: PulsarCluster, subscription: str) -> dict[int, Position]:
-    """Return {partition: position before which the subscription's cursor has every entry as acknowledged}.
+    """Return {partition: position}, read from the subscription's cursor in each partition.
 
-    Partitions in which the subscription has no cursor are left out.
+    Every entry before the position is acknowledged. Partitions without the cursor are left out.
     """
     found: dict[int, Position] = {}
     for number, path in cluster.partitions:

@@ -278,7 +278,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "configurationMetadataStoreUrl": f"zk:{layout.configuration_url(cluster_name)}",
         "clusterName": cluster_name,
         "advertisedAddress": address,
-        # The engine chooses the container's address behind a published port, so the broker binds to all addresses.
+        # The engine chooses the address in the container that a published port leads to, so the broker binds to all.
         "bindAddress": "0.0.0.0" if layout.addressing.publish(name) else address,
         "brokerServicePort": BROKER_PORT,
         "webServicePort": BROKER_HTTP_PORT,

@@ -66,10 +66,10 @@ class ClusterSamplers:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owners(self) -> list[Sample]:
-        """Return samples of the owners of at most `_MOST_LOOKUPS` partitions.
+        """Return samples of the owners of up to `_MOST_LOOKUPS` partitions. The next call asks for the next ones.
 
-        The next call goes on after the last of them. Frozen brokers answer slowly, so no further partition is asked for
-        after `patience_s` seconds. If no broker names a partition's owner, the partition's sample has no value.
+        Frozen brokers answer slowly, so no further partition is asked for after `patience_s` seconds. If no broker
+        names a partition's owner, the partition's sample has no value.
         """
         rows, source = [], self._make_topic_source()
         late_at = time.monotonic() + self._cluster.patience_s
