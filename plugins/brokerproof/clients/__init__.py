@@ -1,4 +1,4 @@
-"""The clients under test: each is a process of its own below its Spark task, with a record that outlives both.
+"""The clients under test. Each is a process of its own, started by a Spark task, with a record that outlives both.
 
-The jobs of Spark and `verify` use this package. It must not know Spark, Airflow or a fault.
+The Spark jobs and `brokerproof_judging` import this package. It must not know Spark, Airflow or a fault.
 """

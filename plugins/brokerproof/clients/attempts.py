@@ -1,4 +1,4 @@
-"""The attempts of one producer to publish: the pending ones, and the rows of the settled ones."""
+"""The attempts of one producer to publish: those without a result, and the rows of those with a result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.systems.clients import Settled
 
 
 class Attempts:
-    """The attempts of one producer. Three threads use them: the sender, the system's client, and the writer."""
+    """The attempts of one producer. Three threads use the object: sender, system's client, and record's writer."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(AttemptOutcome, 0)
@@ -23,7 +23,7 @@ class Attempts:
 
     @property
     def pending(self) -> int:
-        """The number of attempts without an answer."""
+        """The number of attempts without a result."""
         return len(self._pending)
 
     def begin(self, seq: int, row: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ class Attempts:
         self._pending[seq] = row
 
     def settle(self, seq: int, settled: Settled) -> None:
-        """Note the answer to an attempt. An answer to an attempt that was given up is ignored."""
+        """Note the result of an attempt. A result that comes after `give_up` is ignored."""
         at = clock.now_us()
         with self._lock:
             row = self._pending.pop(seq, None)
@@ -39,20 +39,20 @@ class Attempts:
                 self._finish(row, settled, at)
 
     def give_up(self) -> None:
-        """Settle every attempt without an answer as `unknown`."""
+        """Give every attempt without a result the outcome `unknown`."""
         with self._lock:
             for seq in list(self._pending):
                 unknown = Settled(AttemptOutcome.UNKNOWN, error="not settled in time")
                 self._finish(self._pending.pop(seq), unknown, None)
 
     def skip(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Note as `not_sent` the messages that were due but never attempted; `rows` have their known columns."""
+        """Note as `not_sent` the messages that were due but never attempted; `rows` have the columns that are known."""
         with self._lock:
             for row in rows:
                 self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)
 
     def take(self) -> list[dict[str, Any]]:
-        """Return the rows that were settled since the last call."""
+        """Return the rows of the attempts that got a result since the last call."""
         return [self._settled.popleft() for _ in range(len(self._settled))]
 
     def _finish(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:

@@ -1,8 +1,8 @@
 """A client under test as a process: how a Spark task starts it, follows its record, and ends it.
 
-The client reads its standard input. A line has the time at which it begins. If the input ends, the task is gone: the
-client gives up pending attempts, records its end, and exits. So a killed task, worker or driver leaves no client
-behind.
+The task writes one line to the client's standard input: the time at which the client begins. The end of the input means
+that the task is gone. Then the client gives up pending attempts, records its end, and exits. So a killed task, worker
+or driver leaves no client behind.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _CLOSE_S = 5.0
 
 class ClientProcess:
     def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
-        """Start `module` with the run's directory, the task's number, the epoch, and a descriptor for "ready"."""
+        """Start `module`. Its arguments are the run's directory, the task's number, the epoch, and a pipe's descriptor.
+
+        The client writes a byte to the pipe when it is ready.
+        """
         reading, writing = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
         mark = Mark(Path(run.directory).absolute(), f"client {client}")
@@ -71,7 +74,7 @@ class ClientProcess:
             self.kill()
 
     def await_ready(self) -> None:
-        """Wait until the client writes a byte, because it is connected, or closes the pipe, because it has ended."""
+        """Wait until the client writes a byte, because it is connected, or the pipe closes, because it has ended."""
         os.read(self._ready, 1)
 
     def begin(self, at: float) -> None:
@@ -90,7 +93,7 @@ class ClientProcess:
         self._process.wait()
 
     def describe_end(self) -> str:
-        """Wait for the client's end, and return how it ended, to complete the sentence "its process …"."""
+        """Wait for the client's end. Return how the client ended, to complete the sentence "its process …"."""
         status = self._process.wait()
         return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
@@ -100,7 +103,8 @@ def follow_record(
 ) -> Iterator[Segment]:
     """Yield the segments of a client's record as they appear, until the client has ended and every segment is read.
 
-    A client that is overdue is killed. So is a client that still runs `_EARLY_END_S` seconds after the timeline broke.
+    A client is killed if `is_overdue` returns True, or if it still runs `_EARLY_END_S` seconds after the timeline
+    broke.
     """
     while True:
         running = client.is_running()
@@ -114,7 +118,7 @@ def follow_record(
 
 
 class Parent:
-    """The Spark task, as its client sees it."""
+    """The Spark task that started this client, as the client sees it."""
 
     def __init__(self, ready: int, source: IO[str] = sys.stdin) -> None:
         """`ready` is the descriptor of the pipe on which the client reports that it is connected."""
@@ -124,17 +128,17 @@ class Parent:
         self._told = threading.Event()
 
     def watch(self) -> None:
-        """Begin to read the parent's messages on a thread. `gone` is set at their end, and also by SIGTERM."""
+        """Begin to read standard input on a thread. `gone` is set when the input ends, and also by SIGTERM."""
         signal.signal(signal.SIGTERM, lambda *_: self.gone.set())
         threading.Thread(target=self._read, name="parent", daemon=True).start()
 
     def say_ready(self) -> None:
-        """Tell the parent that the client is connected."""
+        """Tell the task that the client is connected."""
         os.write(self._ready, b"r")
         os.close(self._ready)
 
     def await_begin(self) -> float:
-        """Wait for the parent, and return the Unix time to begin at. Raises RunError if the parent is gone."""
+        """Wait for the task's line, and return the Unix time to begin at. Raises RunError if the task is gone."""
         self._told.wait()
         if self._begin_at is None:
             raise RunError("its task ended before it began")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Closeable(Protocol):
-    """A client of the messaging system, or a part of one."""
+    """A client of the messaging system, or a part of a client, such as a producer."""
 
     def close(self) -> None:
         """Close the client."""

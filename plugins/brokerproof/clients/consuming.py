@@ -2,7 +2,8 @@
 
 Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the job `consume`.
 
-The consumer ends when the job records `ConsumersStop`: everything is drained, or the time is over. It records its end.
+The consumer ends when the job records `ConsumersStop`, because everything has drained or the time is over. It also ends
+if the timeline broke or its task is gone. Its last act is to record its end.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerTask:
-    """One consumer: its name, its subscription, and the cluster on which it begins."""
+    """One consumer: its number and name, its subscription, and the cluster on which it begins."""
 
     number: int
     cluster: str
@@ -54,7 +55,7 @@ class ConsumerTask:
         return name_client("consume", self.number)
 
     def find_subscription(self, run: Run) -> Subscription:
-        """Return the task's subscription in the scenario."""
+        """Return the consumer's subscription from the scenario."""
         return next(
             one
             for one in run.scenario.workload.subscriptions
@@ -62,16 +63,17 @@ class ConsumerTask:
         )
 
     def find_incarnations(self, run: Run, epoch: int) -> range:
-        """Return the incarnations of an epoch, one for each cluster of the subscription.
+        """Return the numbers of the epoch's incarnations: one for each cluster of the subscription.
 
-        No two epochs share an incarnation, so a row of `deliveries` shows its epoch.
+        An epoch is the life of one client process, an incarnation its time on one cluster. No two epochs share an
+        incarnation, so a row of `deliveries` shows its epoch.
         """
         count = len(self.find_subscription(run).list_clusters(run.topology))
         return range(epoch * count, (epoch + 1) * count)
 
 
 def plan_consumers(run: Run) -> list[ConsumerTask]:
-    """Return the consumers of the workload, one task each."""
+    """Return one task for each consumer of the workload."""
     places = [
         (subscription.find_home(run.topology), subscription.name, number)
         for subscription in run.scenario.workload.subscriptions
@@ -99,7 +101,7 @@ class MovingConsumer:
         self.error: BaseException | None = None
 
     def receive_all(self) -> None:
-        """Receive on each cluster of the subscription in turn until `stopping` is set. An error is kept in `error`."""
+        """Receive on each cluster of the subscription in turn, until `stopping` is set. Keep an error in `error`."""
         try:
             for moves, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
                 if moves and self.stopping.is_set():
@@ -109,7 +111,7 @@ class MovingConsumer:
             self.error = error
 
     def leave_in_time(self) -> None:
-        """Set `leaving` if it is time for the subscription to move."""
+        """Set `leaving` if it is time for the subscription to move to its next cluster."""
         moves = self.subscription.moves
         if moves is None or self.leaving.is_set():
             return
@@ -118,9 +120,10 @@ class MovingConsumer:
             self.leaving.set()
 
     def confirm_acks(self, observation: ConfirmsAcks) -> None:
-        """Ask the cluster every second which acks it has, because the client gets no receipt for an ack.
+        """Ask the cluster every second which messages the subscription has acknowledged, until `stopping` is set.
 
-        If the cluster does not answer, it is asked again. Any other error is kept in `error`.
+        The client itself gets no receipt for an ack. If the cluster does not answer, it is asked again. Any other error
+        ends the questions and is kept in `error`.
         """
         while not self.stopping.wait(_CONFIRM_EVERY_S):
             cluster = self.cluster
@@ -153,7 +156,7 @@ class MovingConsumer:
     def _subscribe(self, clients: Clients, cluster: str, *, again: bool) -> Consumer:
         """Return a consumer on the cluster. With `again`, try every second until the cluster answers.
 
-        A subscription may move to the cluster that the fault broke. If `stopping` is set, the last error is raised.
+        A subscription may move to a cluster that the fault broke. If `stopping` is set, the last error is raised.
         """
         while True:
             try:
@@ -173,9 +176,10 @@ class MovingConsumer:
 
 
 def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
-    """Receive until the job stops the consumers. Record every delivery, and then the end with its problem, if any.
+    """Receive until the job stops the consumers.
 
-    `gone` is set when the task that started the consumer has ended.
+    Record every delivery, and then the consumer's end with its problem, if any. `gone` is set when the task that
+    started the consumer has ended.
     """
     consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
@@ -241,7 +245,10 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
 
 
 def complete_deliveries(segments: Iterable[Segment]) -> Batches:
-    """Yield rows of `deliveries` from a consumer's record, each with the time at which its ack was confirmed."""
+    """Yield all rows of `deliveries` from a consumer's record, with the times at which their acks were confirmed.
+
+    A row whose ack was not confirmed in time has no such time.
+    """
     deliveries = AckedDeliveries()
     for segment in segments:
         yield from deliveries.add(segment.rows, segment.acks)

@@ -1,4 +1,4 @@
-"""The deliveries to one consumer, and which of their acks the cluster has confirmed."""
+"""The deliveries to one consumer, and the acks of these deliveries that the cluster has confirmed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmedAcks:
-    """A cluster's answer at one moment: for each partition, the position before which everything is acknowledged."""
+    """A cluster's answer at the time `at`: for each partition, the position before which everything is acknowledged."""
 
     cluster: str
     positions: Mapping[int, Position] = field(default_factory=dict)
     at: int
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the answer as JSON can hold it."""
+        """Return the answer as lists, dicts, texts and numbers, for JSON."""
         positions = [[partition, *position[:2]] for partition, position in self.positions.items()]
         return {"cluster": self.cluster, "at": self.at, "positions": positions}
 
@@ -40,7 +40,10 @@ class ConfirmedAcks:
 
 
 class Deliveries:
-    """The deliveries to one consumer. One thread adds them, one adds confirmed acks, and one takes and records both."""
+    """The deliveries to one consumer, and the cluster's answers about acks, until they are written to the record.
+
+    One thread adds deliveries, one adds answers, and one takes both.
+    """
 
     def __init__(self, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
         self._time = time
@@ -74,25 +77,29 @@ class Deliveries:
         self.count += 1
 
     def confirm(self, confirmed: ConfirmedAcks) -> None:
-        """Note a cluster's answer about the acks that it has."""
+        """Note a cluster's answer about the acks of this consumer's subscription."""
         self._acks.append(confirmed)
 
     def take(self) -> tuple[list[dict[str, Any]], list[ConfirmedAcks]]:
-        """Return the deliveries and the confirmed acks since the last call, each in their order."""
+        """Return the deliveries and the cluster's answers since the last call, each in the order in which they came."""
         # Acks are taken first, because the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]
         return [self._received.popleft() for _ in range(len(self._received))], acks
 
 
 class AckedDeliveries:
-    """Adds the times at which acks were confirmed to the rows of `deliveries` that a consumer recorded."""
+    """Reads a consumer's record, and adds to its rows of `deliveries` the times at which their acks were confirmed."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
         self._newest = 0
 
     def add(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks]) -> Iterator[pa.RecordBatch]:
-        """Take the next rows and answers, and yield the rows that are complete, in order of arrival."""
+        """Take the record's next rows and the cluster's next answers.
+
+        Yield the rows that are complete, in order of arrival. A row is complete if its ack is confirmed or has waited
+        for `_CONFIRM_US`.
+        """
         if rows.num_rows:
             self._waiting.append(_Waiting(rows))
             self._newest = max(self._newest, self._waiting[-1].newest_us)
@@ -104,13 +111,13 @@ class AckedDeliveries:
             yield self._waiting.popleft().complete()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows that are left, because no more answers come."""
+        """Yield all rows that are left, because no more answers will come."""
         while self._waiting:
             yield self._waiting.popleft().complete()
 
 
 class _Waiting:
-    """A batch of rows that may wait for the confirmation of their acks."""
+    """A batch of rows, some of whose acks may not be confirmed yet."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows = rows
@@ -123,7 +130,7 @@ class _Waiting:
         self.newest_us = int(self._received_us.max())
 
     def confirm(self, answer: ConfirmedAcks) -> None:
-        """Set the ack time of the rows that an answer covers. The first answer that covers a row counts."""
+        """Set the ack time of each row that the cluster's answer covers and no earlier answer covered."""
         here = np.asarray(pc.fill_null(pc.equal(self._clusters, answer.cluster), fill_value=False))
         open_ = here & self._has_position & (self._acked_us == _NEVER) & (self._received_us <= answer.at)
         if not open_.any():
@@ -133,7 +140,10 @@ class _Waiting:
             self._acked_us[open_ & (self._partitions == partition) & before] = answer.at
 
     def is_complete(self, newest_us: int) -> bool:
-        """Return whether each ack is confirmed or has waited `_CONFIRM_US`; `newest_us` is the record's newest time."""
+        """Return whether every ack of the batch is confirmed, or the batch has waited for more than `_CONFIRM_US`.
+
+        `newest_us` is the newest time in the record that was read so far.
+        """
         return bool((self._acked_us != _NEVER).all()) or newest_us - self.newest_us > _CONFIRM_US
 
     def complete(self) -> pa.RecordBatch:

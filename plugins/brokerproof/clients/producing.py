@@ -3,8 +3,9 @@
 Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`.
 
 The schedule is open-loop: message i is scheduled at start + i / rate, in any state of the cluster. The schedule ends
-with the phases. Then the producer has `settle_s` seconds to send the messages that are held back and to get pending
-answers. Messages that a full `max_pending` holds back to the end are recorded as not sent.
+with the run's phases. A message is held back while `max_pending` attempts have no result. After the schedule, the
+producer has `settle_s` seconds to send the messages that are still held back and to get the results of its attempts.
+Messages that are held back to the end are recorded as not sent.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _ROWS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerTask:
-    """One producer: the cluster that it publishes to, its own keys, and its rate in messages a second."""
+    """One producer: the cluster that it publishes to, the keys of its messages, and its rate in messages a second."""
 
     number: int
     cluster: str
@@ -64,7 +65,7 @@ class ProducerTask:
 
 
 def plan_producers(run: Run) -> list[ProducerTask]:
-    """Return the producers of the workload, one task each."""
+    """Return one task for each producer of the workload."""
     workload = run.scenario.workload
     places = [
         (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
@@ -115,9 +116,9 @@ class ScheduledProducer:
     def publish(
         self, say_ready: Callable[[], None] = lambda: None, await_begin: Callable[[], float] = clock.now_s
     ) -> None:
-        """Connect, send from the time that `await_begin` returns until the phases end, settle all attempts, and close.
+        """Connect, send messages on schedule, wait for the results of all attempts, record the end, and close.
 
-        `await_begin` returns Unix time. The end is recorded even after an error, which is then its `problem`.
+        The schedule begins at the Unix time that `await_begin` returns. An error is recorded as the end's `problem`.
         """
         problem: BaseException | None = None
         keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)
@@ -189,7 +190,7 @@ class ScheduledProducer:
             stood_still = clock.now_s() - before > STANDSTILL_S
 
     def _find_standstill(self) -> int:
-        """Return the time in µs. If the producer did nothing for long before it, keep this period as a standstill."""
+        """Return the time now in µs. If the producer did nothing for too long, keep this period as a standstill."""
         now_us = clock.now_us()
         if now_us - self._seen_us > self._standstill_s * 1e6:
             self._keep_standstill(self._seen_us / 1e6, now_us / 1e6)
@@ -209,7 +210,7 @@ class ScheduledProducer:
     def _check_held_back(self, due: int) -> None:
         """Raise RunError if one of the first `due` messages was neither sent nor held back by `max_pending`.
 
-        A producer that had to end before its time already has that problem.
+        A producer that had to end early has another problem already, and is not checked.
         """
         sendable = due - max(self.scheduled, self._held_back)
         if sendable > 0 and not self._early:
@@ -219,9 +220,10 @@ class ScheduledProducer:
             )
 
     def _find_end(self, now: float) -> float | None:
-        """Return the Unix time at which the schedule ends, None if it is not known yet.
+        """Return the Unix time at which the schedule ends; None if the time is not known yet.
 
-        The schedule ends at once if the timeline broke, the task is gone or no phases were recorded in time.
+        The schedule ends at once if the timeline broke, the task is gone, or no phases were recorded in time. Raises
+        the error of the thread that keeps the record, if it failed.
         """
         if self._early or now - self._asked_at <= _ASK_EVERY_S:
             return self._ends_at
@@ -252,7 +254,7 @@ class ScheduledProducer:
                 self._changed.notify_all()
 
     def _end_record(self, keeper: threading.Thread) -> Exception | None:
-        """Write the rows that are left. Return the error that made the record incomplete, if there was one."""
+        """Write the rows that are left. Return the error that made the record incomplete; None if there was none."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -265,7 +267,7 @@ class ScheduledProducer:
         return self._keep_error
 
     def _record_held_back(self) -> Exception | None:
-        """Record the messages that were held back until the end. Return the error if this fails."""
+        """Record the messages that were held back until the end. Return the error if this fails, else None."""
         size = self.workload.size
         try:
             for first in range(self.scheduled, self._held_back, _ROWS):
@@ -338,10 +340,10 @@ def complete_publishes(
     segments: Iterable[Segment],
     find_reservation: Callable[[], Reservation | None],
 ) -> Batches:
-    """Yield rows of `publishes` from a producer's record, then `unknown` rows for the others that it may have sent.
+    """Yield the rows of `publishes` from a producer's record, then `unknown` rows for messages without a result.
 
-    `find_reservation` is called after the last segment. It returns None if the producer ended by itself, because its
-    record is then complete.
+    These are the other messages that the producer reserved, which it may have sent. `find_reservation` is called after
+    the last segment. It returns None if the producer ended by itself, because then the record is complete.
     """
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:

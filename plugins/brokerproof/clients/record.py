@@ -39,7 +39,7 @@ _SEGMENT = ".arrow"
 
 
 class Reservation(StrictModel):
-    """The messages that a producer may have sent: those with a seq below `until`, scheduled from `start_at` on."""
+    """The messages that a producer may send: all seqs below `until`. Seq 0 is scheduled at `start_at`."""
 
     until: int
     # Unix time in seconds.
@@ -48,14 +48,14 @@ class Reservation(StrictModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """One file of the record: rows, and the cluster's answers about acks."""
+    """One file of the record: rows of the client's table, and the cluster's answers about acks."""
 
     rows: pa.RecordBatch
     acks: Sequence[ConfirmedAcks]
 
 
 class RecordWriter:
-    """Writes the record of one epoch of a client."""
+    """Writes the record of one epoch of a client: the files of one process."""
 
     def __init__(self, run: Run, client: str, *, table: str, epoch: int) -> None:
         self._run, self._client, self._epoch = run, client, epoch
@@ -64,7 +64,7 @@ class RecordWriter:
         self.segments = 0
 
     def append(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks] = ()) -> None:
-        """Write a segment: rows, and the answers about acks since the last call. Raises MachineError if that fails."""
+        """Write a segment: rows, and new answers of the cluster about acks. Raises MachineError if that fails."""
         content = json.dumps([each.to_plain() for each in acks]).encode()
         schema = self._schema.with_metadata({_ACKS: content})
         path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self.segments)))
@@ -73,7 +73,10 @@ class RecordWriter:
         self.segments += 1
 
     def reserve(self, until: int, start_at: float) -> None:
-        """Record that seqs below `until` may be sent from now on. Raises MachineError if that fails."""
+        """Record that seqs below `until` may be sent from now on.
+
+        `start_at` is the start of the schedule, in Unix time. Raises MachineError if that fails.
+        """
         content = Reservation(until=until, start_at=start_at).model_dump_json()
         self._run.write_text("/".join(_locate(self._client, _name_reservation(self._epoch))), content)
 
@@ -94,7 +97,7 @@ class RecordReader:
             yield segment
 
     def read_rest(self) -> Iterator[Segment]:
-        """Yield the segments that are left after the writer has ended, also those behind a missing one.
+        """Yield the segments that are left after the writer has ended, including those after a missing segment.
 
         Raises RunError if a segment is damaged.
         """
@@ -105,18 +108,18 @@ class RecordReader:
                 yield from self.read_new()
 
     def count(self, batches: Batches) -> Batches:
-        """Yield the same batches, which were made from this reader's segments, and count their rows for `describe`."""
+        """Yield the batches, which were made from this reader's segments, and count their rows for `describe`."""
         for batch in batches:
             self._rows += batch.num_rows
             yield batch
 
     def describe(self) -> EpochRead:
-        """Return how much was read so far, and which segments are missing."""
+        """Return how many segments and rows were read so far, and which segments are missing."""
         segments = self._number - len(self._missing)
         return EpochRead(epoch=self.epoch, segments=segments, rows=self._rows, missing=tuple(self._missing))
 
     def read_reservation(self) -> Reservation | None:
-        """Return the epoch's reservation, None if the client sent no message."""
+        """Return the epoch's reservation; None if the producer made none, so it sent no message."""
         path = _locate(self._client, _name_reservation(self.epoch))
         try:
             text = self._run.read_text(*path)
@@ -141,28 +144,29 @@ class RecordReader:
 
 
 def list_epochs(run: Run, client: str) -> list[int]:
-    """Return the epochs in which a client left files, in ascending order."""
+    """Return the epochs of a client that left files, in ascending order."""
     names = _list_names(run, "clients", client)
     return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
 
 
 def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
-    """Record how much the readers of a client's epochs have read. Raises MachineError if that fails."""
+    """Record how much the readers, one for each epoch of a client, have read. Raises MachineError if that fails."""
     epochs = tuple(reader.describe() for reader in readers)
     write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
 
 
 def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
-    """Return the end that a client's process itself recorded in this epoch; None if there is no such record.
+    """Return the end that the client's process recorded in this epoch; None if it recorded none.
 
-    If Spark repeated the task, the recorded end may be of another epoch. An end that the task recorded has no epoch.
+    A later epoch replaces the recorded end of an earlier one, and a Spark task can record the end of its client without
+    an epoch. The result is None in both cases.
     """
     end = read_record(run, kind, number)
     return end if end is not None and end.epoch == epoch else None
 
 
 def list_clients(run: Run, job: str) -> list[str]:
-    """Return the clients of a job that left a record, sorted."""
+    """Return the names of the clients of a job that left a record, sorted."""
     return sorted(name for name in _list_names(run, "clients") if name.startswith(f"{job}-"))
 
 
@@ -174,7 +178,7 @@ def remove_records(run: Run, job: str) -> None:
 
 
 def name_client(job: str, number: int) -> str:
-    """Return a client's name in the run's directory."""
+    """Return a client's name, which is also the name of its directory below `clients/` of the run."""
     return f"{job}-{number}"
 
 

@@ -1,4 +1,4 @@
-"""Makes the tables of jobs that did not finish, from the records that their clients left."""
+"""Makes the tables of jobs that did not finish, from the records of their clients."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _CLIENTS_END_S = 5.0
 
 
 def recover_tables(run: Run) -> list[str]:
-    """Write the tables of clients whose job did not seal them, seal them, and return their names.
+    """Write and seal the tables `publishes` and `deliveries` if their jobs did not.
 
-    A run that was recorded before clients had records is left as it is. Raises RunError if a record is damaged,
-    MachineError if a table cannot be written.
+    Return the names of the recovered tables. Runs from before clients had records are left as they are. Raises RunError
+    if a record is damaged, MachineError if a table cannot be written.
     """
     recovered = []
     if _can_be_recovered(run, "load", "publishes"):
@@ -78,7 +78,7 @@ def _complete_deliveries(run: Run, task: ConsumerTask, reader: RecordReader) -> 
 
 
 def _end_clients(run: Run, job: str) -> None:
-    """Wait until the job's clients on this machine have ended, because their task is gone. Kill those that hang."""
+    """Wait until the job's clients on this machine have ended, because their task is gone. Kill clients that hang."""
     directory = Path(run.directory).absolute()
     ours = [
         process
@@ -90,7 +90,7 @@ def _end_clients(run: Run, job: str) -> None:
 
 
 def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
-    """Remove a table's files, and write it anew, a batch at a time: one file for each part, named after it."""
+    """Replace a table's files by one new file for each part, which has the part's name. Write a batch at a time."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if filesystem.exists(directory):
         filesystem.rm(directory, recursive=True)

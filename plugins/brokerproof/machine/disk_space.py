@@ -14,7 +14,7 @@ FULL_SHARE = 0.99
 
 
 def measure_usable_gb(path: Path) -> float:
-    """Return how many GiB nodes can write to a directory before they report its disk as full.
+    """Return how many GiB nodes can write to a directory before they report the disk as full.
 
     The directory need not exist yet.
     """

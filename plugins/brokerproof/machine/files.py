@@ -1,4 +1,4 @@
-"""Files that are written under a temporary name and then renamed, so that a reader never sees half a file."""
+"""Writes files under a temporary name and then renames them, so that a reader never sees half a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRIVATE = 0o600
 
 
 def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -> None:
-    """Write a file on this machine, with `permissions` less the process's umask.
+    """Write a file on this machine, with `permissions` minus the process's umask.
 
     Raises MachineError if the file cannot be written.
     """
@@ -38,9 +38,9 @@ def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -
 
 @contextmanager
 def stage_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`. At the end of the block, the file there is renamed to `path`.
+    """Yield a temporary path next to `path`, for a program that writes the file itself.
 
-    Use it for files that another program writes. If the block fails, the temporary file is removed.
+    At the end of the block, the temporary file is renamed to `path`. If the block fails, the temporary file is removed.
     """
     unfinished = path.with_name(_unfinished_name(path.name))
     try:
@@ -74,7 +74,7 @@ def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
 
 
 def remove_abandoned_files(directory: Path) -> None:
-    """Remove each unfinished file below a directory if its process no longer runs on this machine."""
+    """Remove each unfinished file below a directory if the process that wrote it no longer runs on this machine."""
     for file in directory.rglob(".*"):
         if (name := _UNFINISHED.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
             file.unlink(missing_ok=True)

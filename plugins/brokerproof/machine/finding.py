@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A requirement of runs, and whether this machine meets it; `remedy` says how to meet it."""
+    """A requirement of runs, what was found, and whether this machine meets it. `remedy` says how to meet it."""
 
     name: str
     ok: bool

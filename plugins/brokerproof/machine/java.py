@@ -53,16 +53,17 @@ def find_java_home() -> Path:
 
 
 def locate_cache() -> Path:
-    """Return the directory of downloads and archives, which all checkouts of this user share."""
+    """Return the directory of downloads and class data archives, which all checkouts of this user share."""
     return from_environment().cache
 
 
 @cache
 def find_spark_java_home() -> Path:
-    """Return the Java home for Spark: a wrapper that starts the nodes' Java, with adapted options and class path.
+    """Return a Java home for Spark. Its `java` is a wrapper, which starts the nodes' Java with other options.
 
-    The wrapper drops the option that requests `_VECTOR_MODULE` if this Java lacks the module. The module cannot be
-    added from another build, because java.base contains the hash of the module's copy from its own build.
+    The wrapper names every jar of the class path. It drops the option that requests `_VECTOR_MODULE` if this Java lacks
+    the module. The module cannot be added from another build, because java.base contains the hash of the module's copy
+    from its own build.
     """
     home_of_nodes = find_java_home()
     has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")

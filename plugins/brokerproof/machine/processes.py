@@ -1,8 +1,8 @@
 """Processes that outlive the process that started them: how they are started, recorded, found again and ended.
 
-Such a process can be found in two ways, so that it is found even if its starter is killed. A mark in its environment
-names its owner from the start, but a search for marks has to look at every process of the machine. A record is a file
-with the process's id and start time. It is fast to look up, but is written shortly after the start.
+Such a process can be found in two ways, also if its starter was killed. A mark in its environment names its owner from
+the start, but a search for marks has to look at every process of the machine. A record is a file with the process's id
+and start time. A record is fast to look up, but is written shortly after the start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _END_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Mark:
-    """The owner of a process: the directory that it belongs to, and its name there."""
+    """The owner of a process: the directory of a run or service, and the process's name in it."""
 
     directory: Path
     name: str
@@ -55,8 +55,8 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, write its record, and append its output to the file `log`.
 
-    The process gets `environment` with `mark` instead of any other mark, and inherits the `descriptors`. The record
-    also contains the `facts`.
+    The process gets `environment`, with `mark` as its only mark, and inherits the `descriptors`. The record also
+    contains the `facts`.
     """
     unmarked = {name: value for name, value in environment.items() if name not in (MARK, SERVICE_MARK)}
     for file in (record, log):
@@ -100,9 +100,10 @@ def read_start(pid: int) -> float:
 
 
 def find_process(pid: int, created: float) -> psutil.Process | None:
-    """Return the process with this pid and this start time, as `read_start` returns it; None if it has ended.
+    """Return the process with this pid and this start time, as `read_start` returns it; None if the process has ended.
 
-    The kernel reuses pids, so only both together identify a process. A child of this process that has ended is reaped.
+    The kernel reuses pids, so only both together identify a process. If the process was a child of this one and has
+    ended, it is reaped.
     """
     try:
         process = psutil.Process(pid)
@@ -118,7 +119,7 @@ def find_process(pid: int, created: float) -> psutil.Process | None:
 
 
 def find_marked_processes(below: Path | None = None, *, variable: str = MARK) -> Iterator[psutil.Process]:
-    """Yield the marked processes that this user may inspect, except this one.
+    """Yield the marked processes that this user may inspect, except the calling process.
 
     If `below` is given, the marks must name this directory or one below it.
     """
@@ -131,7 +132,7 @@ def find_marked_processes(below: Path | None = None, *, variable: str = MARK) ->
 
 
 def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
-    """Return the mark in a process's environment; None if it has none, has ended, or cannot be inspected."""
+    """Return the mark in a process's environment; None if the process has none, has ended, or cannot be inspected."""
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
@@ -142,7 +143,7 @@ def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
 
 
 def end_processes(processes: Iterable[psutil.Process]) -> list[str]:
-    """Kill the processes with marks and wait until they are gone. Returns the names in their marks.
+    """Kill those of the processes that have a mark, and wait until they are gone. Returns the names in their marks.
 
     Raises MachineError if a process is not gone after `_END_TIMEOUT_S` seconds.
     """

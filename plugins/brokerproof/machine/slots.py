@@ -1,9 +1,9 @@
-"""Slots of this machine: each is one address range, held by one run at a time.
+"""Slots of this machine: numbered ranges of addresses, each held by one run at a time.
 
 A process holds a slot by a lock on a file. It passes the locked file to the run's monitor, which lives until the run
 ends. The kernel frees the lock when the last process with the open file ends, for any reason. A record next to the lock
-file names the run. If a slot has a record but is not held, its run died. The processes and containers that it left must
-be ended before the slot is used again.
+file names the run. If a slot has a record but is not held, the run in the record died. The processes and containers of
+this run must be ended before the slot is used again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def count_slots() -> int:
 def directory() -> Path:
     """Return the directory of this user's slots. All checkouts share it, because they share the machine's addresses.
 
-    Raises MachineError if its parent belongs to another user.
+    Raises MachineError if the directory above it belongs to another user.
     """
     path = from_environment().leases
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,15 +56,15 @@ class Slot:
 
     @property
     def run(self) -> str | None:
-        """The directory of the run that the slot was last assigned to; None if the slot was cleared since."""
+        """The directory of the run in the slot's record; None if there is no record."""
         return _read_run(self._record)
 
     def assign(self, run_directory: str) -> None:
-        """Record that the slot belongs to a run. Everything that the previous run left must have ended before."""
+        """Record that the slot belongs to a run. The caller has already ended everything of the previous run."""
         write_whole(self._record, json.dumps({"run": run_directory}))
 
     def clear(self) -> None:
-        """Record that everything of the run has ended, so that the slot belongs to no run."""
+        """Remove the record, because everything of the run has ended."""
         self._record.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ def take(*, timeout_s: float, excluded: Collection[int] = ()) -> Slot:
 def take_from_run(run_directory: str, *, timeout_s: float) -> Slot | None:
     """Take the slot of a run once the run's monitor has ended.
 
-    Returns None if the monitor does not end within `timeout_s` seconds, or if the run no longer has a slot.
+    Returns None if the monitor does not end within `timeout_s` seconds, or if no slot's record names the run.
     """
 
     def taken() -> tuple[Slot | None] | None:
@@ -121,17 +121,17 @@ def take_from_run(run_directory: str, *, timeout_s: float) -> Slot | None:
 
 
 def list_assigned_runs() -> list[str]:
-    """Return the directories of the runs that have slots, including dead runs whose slots were not used again."""
+    """Return the directories of the runs in the slots' records. Some of these runs may be dead."""
     return list(_read_records().values())
 
 
 def list_held_runs() -> list[str]:
-    """Return the directories of the runs whose slots are held by a process."""
+    """Return the directories of the runs whose slots a process holds."""
     return [run for number, run in _read_records().items() if _is_held(number)]
 
 
 def are_all_held() -> bool:
-    """Return whether every slot is held, by a run that goes on or by a process that is taking it now."""
+    """Return whether every slot is held, by a run that goes on or by a run that begins now."""
     return all(_is_held(number) for number in range(count_slots()))
 
 

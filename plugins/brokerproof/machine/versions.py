@@ -19,10 +19,10 @@ _PACKAGES = {
 
 @cache
 def read_installed_versions() -> Mapping[str, str | None]:
-    """Return {name: version} of the software except messaging systems; a version is None if its package is missing.
+    """Return {name: version} of the software that runs use, without messaging systems. A missing package has None.
 
     The version of `brokerproof` is its git commit if it runs from a checkout. A process reads the versions once,
-    because its loaded code does not change with the files.
+    because the code that it has loaded does not change with the files.
     """
     return {
         "python": platform.python_version(),
@@ -40,7 +40,7 @@ def read_package_version(name: str) -> str | None:
 
 
 def _read_commit(directory: Path) -> str | None:
-    """Return the commit of the package's checkout, with `-dirty` if files differ from it; None without a checkout."""
+    """Return the checkout's commit, which ends with `-dirty` if files differ from it; None without a checkout."""
     # The package may be installed inside another project's checkout. Its files are not in that repository then.
     if _run_git(directory, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None

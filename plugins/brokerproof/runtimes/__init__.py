@@ -1,4 +1,5 @@
-"""Runtimes, the places where nodes live: protocols, the registry, and one module or package for each runtime.
+"""Runtimes, which start, change and end the nodes of a run: protocols, the registry, and one module for each runtime.
 
-`lifecycle`, `monitor` and `faults` may import this package. It must not know a messaging system or a fault.
+`systems`, `faults`, `checks`, `monitor`, `lifecycle` and `orchestration` import this package. It must not know a
+messaging system or a fault.
 """

@@ -1,8 +1,8 @@
-"""The addresses of a run's containers, from the number of the slot that the run holds.
+"""The addresses of a run's containers, from the number of the slot that the run holds (machine/slots.py).
 
-Each slot has a range of its own, with one subnet for each region. A subnet holds, in this order: the addresses of the
-region's nodes, the addresses at which the region's nodes and places see nodes of other regions, and the addresses that
-the engine gives to other containers.
+Each slot has a range of addresses, with one subnet for each region. A subnet holds, in this order: the addresses of the
+region's nodes, the addresses at which viewers in the region see nodes of other regions, and the addresses that the
+engine gives to other containers. A viewer is a node or a place: the clients, or the serving nodes, of a region.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _FIRST_JOINING = 2048
 
 @dataclass(frozen=True)
 class Subnet:
-    """The network of a region."""
+    """The subnet of one region."""
 
     whole: IPv4Network
 
     @classmethod
     def around(cls, address: str) -> Subnet:
-        """Return the subnet that contains an assigned address."""
+        """Return the subnet that contains a node's address."""
         return cls(IPv4Network((address, _REGION_PREFIX), strict=False))
 
     @property
     def gateway(self) -> IPv4Address:
-        """The engine's own address."""
+        """The engine's own address in the subnet."""
         return self.whole[1]
 
     @property
@@ -56,7 +56,11 @@ class Subnet:
 
 
 def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Network, first_port: int) -> Addresses:
-    """Return addresses from `subnets`, and ports from `first_port` on. Raises MachineError if there are too few."""
+    """Return the addresses of a run that holds `slot`, and its nodes' ports of this machine.
+
+    `subnets` has the addresses of all slots, `first_port` is the first port of slot 0. Raises MachineError if there are
+    too few addresses.
+    """
     ranges = 2 ** (_SLOT_PREFIX - subnets.prefixlen)
     if slot >= ranges:
         raise MachineError(
@@ -79,7 +83,7 @@ def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Netwo
 
 
 def _assign_host_ports(topology: Topology, slot: int, first_port: int) -> dict[str, list[int]]:
-    """Return {node: ports}; empty if there are too few ports, because a scenario can run without ports."""
+    """Return {node: its ports of this machine}; empty if there are too few, because a scenario can run without them."""
     first, count = first_port + slot * _HOST_PORTS_OF_SLOT, len(topology.nodes) * _HOST_PORTS_OF_NODE
     if count > _HOST_PORTS_OF_SLOT or first + count > min(first_port + _HOST_PORTS, _LAST_PORT):
         return {}

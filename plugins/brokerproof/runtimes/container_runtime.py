@@ -1,9 +1,10 @@
 """The `docker` runtime: nodes are containers of the official image, each region is a network of its own.
 
-A node has its address in the network of its region. Unless the run has links, it also joins the network of each other
-region, under the same name, so that regions reach each other. Its directory is /node of the container, and its data is
-on volumes. The directory `nodes/<name>/` of the run keeps its configuration, and its log when the run has ended. The
-file `containers.json` exists if the run has used an engine, so that ending a run of another runtime needs no engine.
+A node has its address in the network of its region. Unless the run has links, the node also joins the network of each
+other region, under the same name, so that regions reach each other. In the container, the node's directory is /node,
+and its data is on volumes. The run's directory `nodes/<name>/` has the node's configuration and, after the run, its
+log. The file `containers.json` exists if the run has used an engine. So a run without containers needs no engine to
+end.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """Assign addresses from `container_subnets` of the settings, and ports from `container_ports` on."""
+        """Return addresses from the setting `container_subnets`, and ports from the setting `container_ports` on."""
         settings = from_environment()
         return assign_container_addresses(topology, slot, settings.container_subnets, settings.container_ports)
 
@@ -191,7 +192,10 @@ class ContainerRuntime(SupervisedRuntime):
         return bool(self._state(name).get("Running"))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """Return how the container ended, or that it is missing; None if it runs or its first port answers."""
+        """Return how the container ended, or that it is missing; None if it runs or its first port answers.
+
+        Raises OSError if it is unknown whether the port answers.
+        """
         state = self._state(spec.name)
         if state.get("Running"):
             return None
@@ -202,7 +206,7 @@ class ContainerRuntime(SupervisedRuntime):
         return f"{description}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
 
     def check_nobody_interfered(self) -> None:
-        """Raises NodeError if the kernel or a person ended a wanted node's container, even if it was restarted."""
+        """Raises NodeError if the kernel or a person ended the container of a wanted node, even if it runs again."""
         for path in sorted(self.nodes.glob(f"*/{_INTERFERENCE}")):
             raise _blame_others(path.parent.name, path.read_text(encoding="utf-8"))
         for name in sorted(path.parent.name for path in self.nodes.glob("*/wanted")):
@@ -219,7 +223,7 @@ class ContainerRuntime(SupervisedRuntime):
         return LinkClient(self.nodes)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """Return the last lines of the container's log in the engine, with the last errors above them."""
+        """Return the last lines of the container's log in the engine, after the last errors of earlier lines."""
         with translate_engine_errors(f"the log of node {name} cannot be read"):
             try:
                 text: bytes = self._in_engine.client.logs(self._in_engine.name(name), tail=_TAIL_LINES_READ)
@@ -255,7 +259,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """Remove the objects that runs left in the engine. Labels identify them, even if a run's directory is gone."""
+        """Remove the objects of runs from the engine. Their labels identify them, even if a run's directory is gone."""
         if not engine.is_there():
             return []
         with translate_engine_errors("what runs left in the engine cannot be removed"):
@@ -268,7 +272,7 @@ class ContainerRuntime(SupervisedRuntime):
             ]
 
     def _state(self, name: str) -> Mapping[str, Any]:
-        """Return the engine's description of the container's state; empty if the container is missing."""
+        """Return the engine's description of the state of a node's container; empty if the container is missing."""
         with translate_engine_errors(f"the state of node {name} cannot be read"):
             try:
                 state: Mapping[str, Any] = self._in_engine.client.inspect_container(self._in_engine.name(name))["State"]
@@ -315,7 +319,7 @@ class ContainerRuntime(SupervisedRuntime):
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
-        """Remove the objects of a dead run that has addresses of this subnet. Returns whether there was such a run."""
+        """Remove the objects of an ended run that still has addresses of this subnet. Returns whether there was one."""
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
         for directory in engine.list_runs_in_engine():
             other = RunInEngine(Path(directory))
@@ -352,7 +356,7 @@ class ContainerRuntime(SupervisedRuntime):
         )
 
     def _describe(self, spec: NodeSpec, command: Sequence[str]) -> Container:
-        """Return a container with the node's image, environment, files, volumes and memory limit."""
+        """Return a container for `command`, with the node's image, environment, files, volumes and memory limit."""
         return Container(
             name=spec.name,
             image=spec.image,
@@ -381,7 +385,7 @@ class ContainerRuntime(SupervisedRuntime):
             raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
     def _run(self, program: Container, *, timeout_s: float) -> str:
-        """Run a program that joins every network of the run. Returns the reason of a failure, "" after success."""
+        """Run a program that joins every network of the run, to its end. Returns why it failed, "" after success."""
         client = self._in_engine.client
         networks = [network["Name"] for network in self._in_engine.list_networks()]
         with self._made(replace(program, network=networks[0])) as container:
@@ -430,7 +434,7 @@ def _label_metrics(spec: NodeSpec) -> dict[str, str]:
 
 
 def _describe_end(state: Mapping[str, Any]) -> str:
-    """Return how a container ended, from the engine's description of its state, empty if the container is missing."""
+    """Return how a container ended. `state` is the engine's description; empty if the container is missing."""
     if not state:
         return "no container"
     return "container not started" if state["Status"] == "created" else f"container ended with {state['ExitCode']}"
@@ -473,7 +477,7 @@ def _blame_others(name: str, how: str) -> NodeError:
 
 
 def _answers(address: str, port: int) -> bool:
-    """Return whether a process accepts a connection. Raises OSError if that is unknown, such as without a route."""
+    """Return whether a process accepts a connection. Raises OSError if that is unknown: the network is unreachable."""
     try:
         socket.create_connection((address, port), timeout=0.5).close()
     except OSError as error:

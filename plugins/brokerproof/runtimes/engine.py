@@ -62,9 +62,9 @@ _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
 
 @lru_cache(maxsize=8)
 def connect(host: str | None = None) -> docker.APIClient:
-    """Return the engine at `host`, written as in `DOCKER_HOST`, or this machine's engine if `host` is empty.
+    """Return a client of the engine at `host`, written as in `DOCKER_HOST`.
 
-    Raises MachineError if the engine does not answer.
+    If `host` is empty, use this machine's engine. Raises MachineError if the engine does not answer.
     """
     environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
     if host:
@@ -74,7 +74,7 @@ def connect(host: str | None = None) -> docker.APIClient:
 
 
 def find_engine() -> docker.APIClient:
-    """Return the engine that the environment names now."""
+    """Return a client of the engine that the environment names now."""
     return connect(os.environ.get("DOCKER_HOST"))
 
 
@@ -101,7 +101,7 @@ def _find_reason(error: BaseException) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """A container to be made. In its command and files, `{node}` is replaced by its directory, `{host}` by its name."""
+    """A container to be made. In command and files, `{node}` means the container's directory, `{host}` its name."""
 
     # The container's name in the run, which is also its host name.
     name: str
@@ -139,7 +139,7 @@ class RunInEngine:
 
     @property
     def client(self) -> docker.APIClient:
-        """The engine that the run began in, even if the environment names another one now."""
+        """A client of the engine that the run began in, even if the environment names another engine now."""
         return connect(self._host)
 
     @cached_property
@@ -163,7 +163,7 @@ class RunInEngine:
             write_whole(self._record, json.dumps({**self.labels, "host": self._host}))
 
     def name(self, of: str) -> str:
-        """Return the engine's name for a container, network or volume of the run."""
+        """Return the name in the engine of a container, network or volume of the run."""
         return f"{self.prefix}-{of}"
 
     def create(self, wanted: Container) -> str:
@@ -210,7 +210,7 @@ class RunInEngine:
                 self.client.connect_container_to_network(container, network["Id"])
 
     def create_network(self, name: str, *, pool: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Make a network and connect the containers of clients to it. Raises APIError if the engine refuses."""
+        """Make a network that Brokerproof's and its clients' containers join. Raises APIError if the engine refuses."""
         made = self.client.create_network(
             self.name(name), driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels}
         )
@@ -282,7 +282,7 @@ def fill(text: str, host: str) -> str:
 
 
 def _find_owner(image: Mapping[str, Any]) -> int:
-    """Return the id of the image's user, who must own the files, or 0 (root) if the image gives no numeric id."""
+    """Return the user id that must own a container's files: the image's user, or 0 (root) if the id is no number."""
     user = (image["Config"].get("User") or "0").split(":")[0]
     return int(user) if user.isdigit() else 0
 
@@ -308,7 +308,7 @@ def remove_container(client: docker.APIClient, container: str) -> None:
 
 
 def list_runs_in_engine() -> list[str]:
-    """Return the `nodes` directory of every run that used these slots and still has objects in the engine."""
+    """Return the `nodes` directory of every run that used this user's slots and still has objects in the engine."""
     client, filters = find_engine(), {"label": [f"{SLOTS}={_name_slots()}", RUN]}
     held = [
         *client.containers(all=True, filters=filters),
@@ -319,7 +319,7 @@ def list_runs_in_engine() -> list[str]:
 
 
 def provide_image(client: docker.APIClient, image: str, *, is_ours: bool = False) -> Mapping[str, Any]:
-    """Return the image's description. A missing image is fetched, unless `is_ours`.
+    """Return the engine's description of an image. A missing image is fetched, unless it is built here (`is_ours`).
 
     Raises MachineError if the image is missing and cannot be fetched.
     """
@@ -347,7 +347,7 @@ def _inspect(client: docker.APIClient, image: str) -> Mapping[str, Any]:
 
 
 def pack(directory: str, owner: int, folders: Sequence[str], files: Mapping[str, str]) -> bytes:
-    """Return a tar archive for `put_archive` at `/`: a directory with folders and text files, all of one owner.
+    """Return a tar archive for `put_archive` at `/`: a directory with folders and text files, all with the same owner.
 
     `files` is {path below the directory: content}, `owner` a user id.
     """
@@ -387,7 +387,7 @@ def read_text_file(client: docker.APIClient, container: str, path: str) -> str:
 
 
 def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
-    """Return whether a directory in a container, which need not run, is empty. Only the archive's beginning is read."""
+    """Return whether a directory in a container, which need not run, is empty. Only the first blocks are fetched."""
     blocks, _ = client.get_archive(container, directory)
     # The archive's first 512 bytes are the directory's own entry. Two blocks of zeros end the archive.
     head = b"".join(islice(blocks, 4))

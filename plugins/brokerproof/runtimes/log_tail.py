@@ -8,7 +8,7 @@ _ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 
 
 def pick_last_lines(text: str, lines: int) -> str:
-    """Return the last `lines` lines, preceded by the last errors above them, up to a third of `lines`.
+    """Return the last `lines` lines, after the last errors of earlier lines, at most about a third of `lines`.
 
     A program may print the reason of its end first, and then a page about its usage.
     """

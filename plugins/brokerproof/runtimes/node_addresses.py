@@ -1,4 +1,4 @@
-"""The loopback addresses of a run's nodes, from the number of the slot that the run holds."""
+"""The loopback addresses of a run's nodes, from the number of the slot that the run holds (machine/slots.py)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def assign_addresses(topology: Topology, slot: int) -> dict[str, str]:
 
 
 def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
-    """Return the address at which each node or place sees each node of another region: {viewer: {node: address}}.
+    """Return the address at which each viewer sees each node of another region: {viewer: {node: address}}.
 
-    Each viewer has a subnet of its own, so that a connection's target address shows its viewer. Without links, the
-    result is empty. Raises MachineError if there are too many nodes or places.
+    A viewer is a node or a place: the clients, or the serving nodes, of a region. Each viewer has a subnet of its own,
+    so that a connection's target address shows its viewer. Without links, the result is empty. Raises MachineError if
+    there are too many nodes or places.
     """
     if not topology.links:
         return {}

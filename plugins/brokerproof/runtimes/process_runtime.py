@@ -131,7 +131,7 @@ class ProcessRuntime(SupervisedRuntime):
             self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
 
     def execute(self, program: Program) -> None:
-        """Run the program in the directory `initialize`, next to those of the nodes."""
+        """Run the program in the directory `initialize`, which is next to the nodes' directories."""
         (self.directory(_PROGRAMS) / "tmp").mkdir(parents=True, exist_ok=True)
         self._write_files(_PROGRAMS, program.files)
         if failure := self._run(_PROGRAMS, program.command, _environment({}), timeout_s=program.timeout_s):
@@ -142,7 +142,7 @@ class ProcessRuntime(SupervisedRuntime):
         return any(True for _ in self._processes(name))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """Return a sentence if the process is gone and its first port, if it has any, refuses connections."""
+        """Return a sentence if the process is gone and its first port, if any, refuses connections; else None."""
         if self.is_alive(spec.name):
             return None
         if not spec.ports:
@@ -165,7 +165,7 @@ class ProcessRuntime(SupervisedRuntime):
         return {name: process.pid for name in names for process in self._processes(name)}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """Return the last lines of log/node.log, with the last errors above them."""
+        """Return the last lines of log/node.log, after the last errors of earlier lines."""
         log = self.directory(name) / "log" / "node.log"
         if not log.exists():
             return "(no log)"
@@ -174,7 +174,7 @@ class ProcessRuntime(SupervisedRuntime):
             return pick_last_lines(file.read().decode(errors="replace"), lines)
 
     def release(self) -> list[str]:
-        """End the supervisor first, because it would restart nodes. Then kill every node."""
+        """End the supervisor, which would restart nodes, and then kill every node."""
         self.end_supervision()
         return end_processes(find_marked_processes(self.nodes))
 
@@ -207,7 +207,7 @@ class ProcessRuntime(SupervisedRuntime):
         return [part.replace("{node}", str(self.directory(name))) for part in command]
 
     def _run(self, name: str, command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float) -> str:
-        """Run a program in a node's directory to its end. Returns the reason of a failure, "" after success."""
+        """Run a program in a node's directory, to its end. Returns why it failed, "" after success."""
         try:
             result = subprocess.run(
                 self._command(name, command),
@@ -238,7 +238,7 @@ class ProcessRuntime(SupervisedRuntime):
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a node: the given variables, `LANG`, and from the starting process only `PATH`."""
+    """Return the environment of a node: the given variables, `LANG`, and only `PATH` from this process."""
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **variables}
 
 

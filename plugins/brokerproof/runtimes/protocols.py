@@ -78,14 +78,17 @@ class Addresses:
 
 @runtime_checkable
 class Runtime(Protocol):
-    """A place where nodes live."""
+    """Starts, changes and ends the nodes of one run."""
 
     def __init__(self, nodes: Path) -> None:
         """`nodes` is the directory of a run's nodes."""
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """Return the addresses of a run that holds this slot. Raises MachineError if the topology needs too many."""
+        """Return the addresses and ports of the run that holds the slot with this number (machine/slots.py).
+
+        Raises MachineError if the topology needs too many.
+        """
 
     def prepare(self, spec: NodeSpec) -> None:
         """Write the node's files. Raises MachineError if an address or port is taken or the disk is full."""
@@ -93,14 +96,14 @@ class Runtime(Protocol):
     def start(self, spec: NodeSpec) -> None:
         """Start the node without waiting for its health. If it has no data, run its `format` program first.
 
-        Raises NodeError if the node runs already or that program fails.
+        Raises NodeError if the node runs already or the `format` program fails.
         """
 
     def stop(self, name: str, *, grace_s: float) -> None:
-        """Ask the node to end, and kill it if it still runs after `grace_s` seconds. Returns when it is gone."""
+        """Ask the node to end, and kill it if it still runs after `grace_s` seconds. Returns when the node is gone."""
 
     def kill(self, name: str) -> None:
-        """End the node at once. Returns when it is gone."""
+        """End the node at once. Returns when the node is gone."""
 
     def wipe(self, spec: NodeSpec) -> None:
         """Empty the data directories of a node that does not run. Raises NodeError if it runs."""
@@ -121,10 +124,10 @@ class Runtime(Protocol):
         """Return the last lines of the node's log."""
 
     def release(self) -> list[str]:
-        """End every node of the run. Returns the names of the nodes that still ran."""
+        """End every node of the run, and its link process. Returns the names of those that still ran."""
 
     def forget(self) -> None:
-        """Remove the data of the run's nodes that have ended; their logs and configuration stay."""
+        """Remove the data of those nodes of the run that have ended. Their logs and configuration stay."""
 
 
 @runtime_checkable
@@ -137,7 +140,7 @@ class RunsProcesses(Protocol):
 
 @runtime_checkable
 class RunsImages(Protocol):
-    """A runtime whose nodes are started from images, which hold their programs."""
+    """A runtime whose nodes are started from container images, which hold the nodes' programs."""
 
     def read_image_file(self, image: str, path: str) -> str:
         """Return the content of a text file in an image.
@@ -165,24 +168,25 @@ class EmulatesLinks(Protocol):
     """A runtime that can put links with delay, bandwidth and state between the regions of a run."""
 
     def start_links(self, plan: Plan) -> Network:
-        """Start the network. Raises MachineError if an address is taken, NodeError if it does not start."""
+        """Start the emulated network. Raises MachineError if an address is taken, NodeError if the start fails."""
 
     def network(self) -> Network:
-        """Return the network that was started. Raises RunError if none was started."""
+        """Return the emulated network. Raises RunError if it was not started."""
 
 
 @runtime_checkable
 class SupervisesNodes(Protocol):
     """A runtime with a service manager, which restarts nodes that ended by themselves.
 
-    The service manager leaves a node alone before its first start, and from a `stop` or `kill` to the next start.
+    The service manager leaves a node alone before the node's first start, and from a `stop` or `kill` to its next
+    start.
     """
 
     def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
         """Start a service manager that restarts these nodes each time they end by themselves.
 
-        `after_s` is {node: seconds from its end to its restart}. The service manager outlives its caller. Raises
-        NodeError if it does not start, or was started already.
+        `after_s` is {node: seconds from the node's end to its restart}. The service manager outlives its caller. Raises
+        NodeError if the service manager does not start, or was started already.
         """
 
     def check_supervision(self) -> None:
@@ -192,7 +196,7 @@ class SupervisesNodes(Protocol):
         """End the service manager, so that no node is restarted from now on. Does nothing if there is none."""
 
     def list_restart_events(self) -> list[RestartEvent]:
-        """Return every end that the service manager saw, and every restart, in the order of time."""
+        """Return the ends of nodes that the service manager saw, and its restarts, in the order of time."""
 
 
 @runtime_checkable

@@ -38,12 +38,12 @@ def make_runtime(run: Run) -> Runtime:
 
 
 def make_all_runtimes(nodes: Path) -> Iterator[Runtime]:
-    """Yield a runtime of each kind for a directory of nodes whose runtime is unknown."""
+    """Yield a runtime of each kind for one directory of nodes, because it is unknown which kind the nodes belong to."""
     return (load_runtime(name)(nodes) for name in RUNTIMES)
 
 
 def remove_left_elsewhere(below: Path | None) -> list[str]:
-    """End and remove everything that runs left in engines. Returns the names of the nodes that still ran."""
+    """End and remove what runs, or only runs below a directory, left in engines. Returns the nodes that still ran."""
     runtimes = (load_runtime(name) for name in RUNTIMES)
     return [name for one in runtimes if issubclass(one, LivesElsewhere) for name in one.remove_left(below)]
 

@@ -1,4 +1,4 @@
-"""The ends of nodes that a service manager saw, and its restarts, in a file that only grows."""
+"""The record of a service manager: the ends of nodes that it saw, and its restarts, in a file that only grows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class RestartStep(StrEnum):
-    """What happened to a node."""
+    """The two kinds of restart events: a node ended by itself, and a node was restarted."""
 
     # The node ended by itself: the run did not stop or kill it.
     ENDED = "ended"
@@ -19,7 +19,7 @@ class RestartStep(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RestartEvent:
-    """One end of a node, or one restart."""
+    """One end of a node by itself, or one restart of a node."""
 
     node: str
     step: RestartStep

@@ -1,8 +1,8 @@
-"""The common part of runtimes with a service manager: which nodes are wanted, and the locks of nodes.
+"""The common part of runtimes with a service manager: which nodes should run, and the locks of nodes.
 
-A node's file `wanted` exists from its start until `stop` or `kill`. A node that is wanted and does not run has ended by
-itself. While a process or thread starts or ends a node, it holds the lock of the node's directory. So a fault and
-the service manager never race.
+A node's file `wanted` exists from its start until `stop` or `kill`. If a node has this file and does not run, it has
+ended by itself. While a process or thread starts or ends a node, it holds the lock of the node's directory. So a fault
+and the service manager never race.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SupervisedRuntime(ABC):
 
     @abstractmethod
     def _start(self, spec: NodeSpec) -> None:
-        """Start a node that does not run. The caller holds its lock."""
+        """Start a node that does not run. The caller holds the node's lock."""
 
     def start(self, spec: NodeSpec) -> None:
         with self._lock(spec.name):
@@ -91,7 +91,7 @@ class SupervisedRuntime(ABC):
 
     @contextmanager
     def _lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the node's lock during the block, and yield True. Without `wait`, yield False if it is already held."""
+        """Hold the node's lock in the block and yield True. Without `wait`, yield False if another caller holds it."""
         directory = os.open(self.nodes / name, os.O_RDONLY)
         try:
             yield _lock_file(directory, wait=wait)

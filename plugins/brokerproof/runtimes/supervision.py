@@ -1,8 +1,9 @@
-"""The start, search and end of the supervisor, a process that acts as the service managers of a run's nodes.
+"""The start, search and end of the supervisor, a process that acts as the service manager of a run's nodes.
 
-Its files are next to the nodes' directories: its plan (`supervision.json`), its record (`supervisor.json`), its log,
-and the ends and restarts that it saw (`restarts.jsonl`). It restarts nodes only while its plan exists. So the removal
-of the plan ends the supervision, even if the process that removed the plan dies at once.
+The supervisor's files are next to the nodes' directories: its plan (`supervision.json`), its record
+(`supervisor.json`), its log, and the ends and restarts that it saw (`restarts.jsonl`). The supervisor restarts nodes
+only while the plan exists. So the removal of the plan ends the supervision, even if the process that removed it dies at
+once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class SupervisedNode:
 
 
 class Supervision:
-    """Starts, checks and ends the supervisor of the nodes in a directory."""
+    """Starts, checks and ends the supervisor of the nodes below a directory."""
 
     def __init__(self, nodes: Path) -> None:
         self._nodes, self._plan = nodes, nodes / _PLAN
@@ -82,7 +83,7 @@ class Supervision:
         self.check()
 
     def end(self) -> None:
-        """Stop all restarts from now on, and wait until the supervisor is gone. Does nothing if there is none."""
+        """Stop all restarts from now on, and wait until the supervisor is gone. Does nothing without a supervisor."""
         try:
             self._plan.unlink()
         except FileNotFoundError:
@@ -120,7 +121,7 @@ class Supervision:
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
     """Yield the supervisors on this machine that this user may inspect, or only those of runs below a directory.
 
-    End them before the nodes that you find by marks, because supervisors would restart the nodes.
+    End the supervisors before other processes with marks, because a supervisor would restart its nodes.
     """
     for process in find_marked_processes(below):
         if (mark := read_mark(process)) is not None and mark.name == _NAME:

@@ -28,7 +28,7 @@ class RestartableNodes(Protocol):
     """The methods of a runtime that the supervisor calls."""
 
     def has_ended_by_itself(self, name: str) -> bool | None:
-        """Return whether the node ended without `stop` or `kill`; None if another caller starts or ends it now."""
+        """Return whether the node ended without `stop` or `kill`; None if another caller starts or ends it just now."""
 
     def start_again(self, spec: NodeSpec) -> bool:
         """Start the node if it ended by itself. Returns whether it was started."""
@@ -51,7 +51,7 @@ class Supervisor:
         self._times: Counter[tuple[str, RestartStep]] = Counter()
 
     def look(self) -> None:
-        """Look at every node once, and restart those that are due. Raises OSError if an event cannot be recorded."""
+        """Look at every node once, and restart nodes that are due. Raises OSError if an event cannot be recorded."""
         for node in self._supervised:
             self._look_at(node)
 

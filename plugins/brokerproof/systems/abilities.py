@@ -1,7 +1,8 @@
-"""The protocols of things that only some messaging systems can do, and the abilities that a system has.
+"""The protocols of things that only some messaging systems can do, and the search for the abilities that a system has.
 
-A part of a system has an ability if it has the methods of its protocol. So the core asks with `isinstance`, or with
-`require` if the scenario was checked for the ability.
+A protocol belongs to one part of a system: to the `System` object itself, or to its provisioning, administration or
+observation. The system has the ability if this part has the protocol's methods. So the core asks with `isinstance`, or
+with `require` if the scenario was already checked for the ability.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ T = TypeVar("T")
 
 @runtime_checkable
 class HasImages(Protocol):
-    """A system whose nodes can be started from images."""
+    """A system whose nodes can be started from container images."""
 
     def list_images(self, version: str) -> list[str]:
-        """Return the images of a version's nodes, by name and tag."""
+        """Return the images that a version's nodes need, each as NAME:TAG."""
 
 
 @runtime_checkable
@@ -34,7 +35,7 @@ class FetchesVersions(Protocol):
     """A system whose versions have to be fetched before their first run."""
 
     def fetch(self, version: str, say: Callable[[str], None]) -> None:
-        """Fetch all files that the nodes of a version need. If a fetch is slow, `say` gets a sentence before it.
+        """Fetch all files that the nodes of a version need. `say` is called with a sentence before a slow fetch.
 
         Raises InputError for an unknown version, MachineError if a file cannot be fetched.
         """
@@ -42,10 +43,10 @@ class FetchesVersions(Protocol):
 
 @runtime_checkable
 class ExaminesMachine(Protocol):
-    """A system that needs more of this machine than Brokerproof itself does."""
+    """A system that has requirements of its own on this machine."""
 
     def examine(self, version: str) -> list[Finding]:
-        """Return a finding for each thing that a version needs of this machine. Changes nothing."""
+        """Return one finding for each requirement of a version: whether this machine meets it. Changes nothing."""
 
 
 @runtime_checkable
@@ -53,23 +54,23 @@ class ReplicatesClusters(Protocol):
     """A system that can replicate messages from one cluster to another."""
 
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
-        """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
+        """Return the clusters that must store every message published to `topic` in cluster `home`; `home` is first."""
 
 
 @runtime_checkable
 class RoutesLinks(Protocol):
-    """A provisioning whose nodes and clients can use links between regions."""
+    """A provisioning whose nodes and clients can connect through the emulated links between regions."""
 
     def routes(self) -> list[Route]:
-        """Return the routes between regions that nodes and clients use. Empty if the topology has no links."""
+        """Return the routes by which nodes and clients reach other regions. Empty if the topology has no links."""
 
 
 @runtime_checkable
 class LearnsFromNodes(Protocol):
-    """A provisioning that makes later starts of nodes faster."""
+    """A provisioning that can keep data of running nodes, so that such nodes start faster in later runs."""
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Keep data of running nodes, {name: pid}, that makes later starts of such nodes faster."""
+        """Keep data of the running nodes `pids`, {node: process id}, for faster later starts."""
 
 
 @runtime_checkable
@@ -102,12 +103,12 @@ class LocatesCopies(Protocol):
         """Return the nodes that store the newest messages of the topic."""
 
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        """Return the copies of every segment of the topic, in every cluster that is not in `without`."""
+        """Return the nodes that hold each segment of the topic's logs, in every cluster except those in `without`."""
 
     def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
-        """Return (first position, position behind the last entry) of each part of a log, in order.
+        """Return the parts of a partition's log in order, each as (first position, position after its last entry).
 
-        All entries of a part have their copies on the same nodes.
+        All entries of one part have their copies on the same nodes.
         """
 
 
@@ -124,9 +125,9 @@ class FindsCoordinators(Protocol):
     """An observation that can find the leader of a cluster's coordinating nodes."""
 
     def find_coordinators(self, cluster: str | None = None) -> Coordinators:
-        """Return the node that leads the coordinating nodes of a cluster, and its followers.
+        """Return the leader of a cluster's coordinating nodes, and the followers of this leader.
 
-        Raises AdminError unless exactly one leads.
+        Raises AdminError unless exactly one node answers that it leads.
         """
 
 
@@ -135,7 +136,10 @@ class ConfirmsAcks(Protocol):
     """An observation that knows up to which position a subscription has acknowledged."""
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """Return {partition: position}. The cluster knows that every message before the position is acknowledged."""
+        """Return {partition: position}, without the partitions in which the cluster has no such subscription.
+
+        The cluster has confirmed that the subscription acknowledged every message before the position.
+        """
 
 
 @runtime_checkable
@@ -143,9 +147,10 @@ class ObservesReplication(Protocol):
     """An observation that knows whether messages still have to be sent to another cluster."""
 
     def find_replication_drains(self) -> list[ReplicationDrain]:
-        """Return whether replication has drained, for each (sender, receiver) of the topic.
+        """Return, for each (sender, receiver) of the topic's clusters, whether replication has drained.
 
-        If a sender does not answer, its replication counts as not drained.
+        Replication has drained if no message is left to send. If a sender does not answer, its replication counts as
+        not drained.
         """
 
 
@@ -163,9 +168,10 @@ PROTOCOLS: Mapping[Ability, type] = {
 
 
 def find_abilities(system: System) -> frozenset[Ability]:
-    """Return the abilities that a system declares, and those whose protocol the system or one of its parts implements.
+    """Return the abilities that a system has.
 
-    A declaration does not count for an ability that has a protocol.
+    An ability with a protocol counts if the system, or its provisioning, administration or observation, implements the
+    protocol. Any other ability counts if the system declares it.
     """
     parts = (type(system), system.provisioning, system.administration, system.observation)
     found = {ability for ability, protocol in PROTOCOLS.items() if any(issubclass(part, protocol) for part in parts)}
@@ -173,7 +179,7 @@ def find_abilities(system: System) -> frozenset[Ability]:
 
 
 def require(part: object, protocol: type[T]) -> T:
-    """Return `part`, typed as the protocol. Raises RunError if the part does not implement the protocol."""
+    """Return `part` itself, typed as `protocol`. Raises RunError if the part does not implement the protocol."""
     if not isinstance(part, protocol):
         raise RunError(
             f"{type(part).__name__} does not implement {protocol.__name__}, which this run needs; "

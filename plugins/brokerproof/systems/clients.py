@@ -1,4 +1,4 @@
-"""The protocols of a system's clients: they publish, consume and read back one message at a time, with its position."""
+"""The protocols of a system's clients, which publish, consume and read back single messages with their positions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from brokerproof.run.tables import AttemptOutcome
 class Position(NamedTuple):
     """Where a message is stored. Positions compare only inside one (cluster, topic, partition).
 
-    A log is a sequence of segments; a log of one segment has segment 0. Offsets inside a segment may have gaps.
-    Messages that share an offset have different indexes. The tables' columns are `segment`, `offset` and `batch_index`.
+    A log is a sequence of segments. If a system does not divide its logs, every position has segment 0. Offsets inside
+    a segment may have gaps. Messages that share an offset have different indexes. The tables' columns are `segment`,
+    `offset` and `batch_index`.
     """
 
     segment: int
@@ -25,12 +26,12 @@ class Position(NamedTuple):
     index: int | None = None  # type: ignore[assignment]
 
     def reaches(self, end: Position) -> bool:
-        """Return whether this position is at or behind `end`; indexes are not compared."""
+        """Return whether this position is `end` or comes after it. The indexes are not compared."""
         return self[:2] >= end[:2]
 
 
 class Settled(NamedTuple):
-    """The client's result of one attempt."""
+    """The result of one attempt to publish, as the client reports it."""
 
     outcome: AttemptOutcome
     error: str | None = None
@@ -61,13 +62,13 @@ class Received:
 
 
 class Producer(Protocol):
-    """Publishes messages. An attempt is settled at most once."""
+    """Publishes messages. Each attempt gets at most one result."""
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Publish without waiting. `settle` gets the result, usually on a thread of the client."""
+        """Begin to publish a message. `settle` is called with the result later, usually on a thread of the client."""
 
     def close(self) -> None:
-        """Close the producer and give up the attempts that are not settled."""
+        """Close the producer, and give up the attempts without a result."""
 
 
 class Consumer(Protocol):
@@ -93,9 +94,10 @@ class Reader(Protocol):
         """Return whether the reader has read all messages that the log holds now."""
 
     def next_position(self) -> Position | None:
-        """Return the position up to which the log was read; None before the first message.
+        """Return the position after everything that was read so far; None before the first message.
 
-        The position may be behind entries that are not messages. So it can reach the log's end behind the last message.
+        A log may also hold entries that are not messages, and end with them. The position may already be after these
+        entries.
         """
 
     def close(self) -> None:
@@ -122,7 +124,7 @@ class Clients(Protocol):
 
 
 def make_payload(producer: str, seq: int, size: int) -> bytes:
-    """Return `size` bytes that are unique to the message: a repeated digest of producer and seq, which is cheap."""
+    """Return `size` bytes that are unique to the message: a digest of `producer` and `seq`, repeated to this size."""
     seed = xxhash.xxh3_128_digest(f"{producer}/{seq}".encode())
     return (seed * (size // len(seed) + 1))[:size]
 

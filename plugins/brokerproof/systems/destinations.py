@@ -11,7 +11,7 @@ from brokerproof.systems.registry import find_system
 
 
 def list_reached(system: System, topology: Topology, home: str, topic: str) -> list[str]:
-    """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
+    """Return the clusters that must store every message published to `topic` in cluster `home`; `home` is first."""
     return system.list_reached(topology, home, topic) if isinstance(system, ReplicatesClusters) else [home]
 
 
@@ -24,7 +24,10 @@ def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
 
 
 def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
-    """Return (home, other) for each cluster that is published to and each cluster that it must replicate to."""
+    """Return (home, other) for each direction of replication.
+
+    `home` is a cluster that is published to, `other` a cluster that must get the messages by replication.
+    """
     system = find_system(topology)
     topic = system.topic(workload)
     return [
@@ -36,9 +39,9 @@ def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[
 
 
 def find_replication_drains(topology: Topology, observation: Observation) -> list[ReplicationDrain]:
-    """Return whether replication has drained, for each (sender, receiver). Empty if the system cannot replicate.
+    """Return, for each (sender, receiver), whether replication has drained. Empty if the system cannot replicate.
 
-    Raises RunError if the system can replicate but not observe it, because an empty list would prove a drain.
+    Raises RunError if the system can replicate but cannot observe it. An empty list would count as a proven drain.
     """
     if not isinstance(find_system(topology), ReplicatesClusters):
         return []

@@ -25,7 +25,7 @@ from brokerproof.systems.clients import Clients, Position
 
 @dataclass(frozen=True, kw_only=True)
 class RoleTraits:
-    """The traits of a role's nodes, in words that every system shares."""
+    """What the nodes of a role do in their cluster, in words that fit every system."""
 
     # Clients and other servers connect to the node, and it can own a topic.
     serves: bool = False
@@ -68,11 +68,11 @@ class SegmentCopies:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicLog:
-    """One log that has to be read back."""
+    """The log of one partition in one cluster, which has to be read back."""
 
     cluster: str
     partition: int
-    # The position behind the last message; None if the log is empty or `why` is given.
+    # The position after the last message; None if the log is empty or `why` is given.
     end: Position | None = None
     # Why the log cannot be read; None if it can.
     why: str | None = None
@@ -82,32 +82,33 @@ class Provisioning(Protocol):
     """The nodes of a run's clusters: how each is started, and whether it is healthy."""
 
     def __init__(self, run: Run) -> None:
-        """Make the part for one run."""
+        """Make the provisioning of one run."""
 
     def specs(self) -> Mapping[str, NodeSpec]:
-        """Return {name: spec} of every node of the topology."""
+        """Return {node: spec} for every node of the topology."""
 
     def start_order(self) -> list[list[str]]:
         """Return groups of nodes. The nodes of a group start in parallel, after the previous group is ready."""
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Prepare the clusters. It is called once, between the start of the first group and that of the second.
+        """Prepare the clusters.
 
-        `execute` runs a program and raises NodeError if the program fails. Raises NodeError.
+        It is called once, when the first group of nodes is ready and no other node has started. `execute` runs a
+        program. Raises NodeError if a program fails, or if the clusters cannot be prepared.
         """
 
     def is_healthy(self, spec: NodeSpec) -> bool:
         """Return whether the node itself answers that it is healthy."""
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        """Return whether the node serves. Before the cluster is configured, a start waits for this, not for health."""
+        """Return whether the node serves. A run's first start waits for this, before the cluster is configured."""
 
 
 class Administration(Protocol):
     """Changes a run's clusters while they run."""
 
     def __init__(self, run: Run) -> None:
-        """Make the part for one run."""
+        """Make the administration of one run."""
 
     def configure(self) -> list[str]:
         """Set everything that the topology asks for. Returns the nodes that must restart before their settings apply.
@@ -116,21 +117,25 @@ class Administration(Protocol):
         """
 
     def check_configuration(self) -> None:
-        """Read the settings of `configure` back. Raises AdminError with each setting that has another value."""
+        """Read the settings of `configure` back. Raises AdminError, naming each setting that has another value."""
 
 
 class Observation(Protocol):
     """Asks a run's clusters about themselves.
 
     A method raises AdminError if no node answers, or if an answer is not as expected: a broken node may answer
-    anything. Each method names its other exceptions. `cluster` defaults to the first cluster that is published to.
+    anything. The methods' docstrings name other exceptions. Without `cluster`, a method asks the first cluster that is
+    published to.
     """
 
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
-        """Make the part for one run. It waits `patience_s` seconds for a node's answer before it asks the next one."""
+        """Make the observation of one run.
+
+        A request waits `patience_s` seconds for a node's answer. Then it goes to the next node.
+        """
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the current owner of the topic, or of its first partition; None if no node owns it.
+        """Return the node that owns the topic, or its first partition if it has partitions; None if no node does.
 
         Raises AdminError if no node answers.
         """
@@ -139,22 +144,23 @@ class Observation(Protocol):
         """Return {role: nodes that the clusters list as alive} for every role that serves or stores."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Return {name: function that takes one observation}. The functions run in parallel, so none delays another.
+        """Return {name: sampler}. A sampler is a function that takes one observation and returns its samples.
 
-        A function raises the same errors as a method. Its error is recorded.
+        Samplers run in parallel, so none delays another. A sampler raises the same errors as a method, and its caller
+        records them.
         """
 
     def count_published(self) -> int:
         """Return how many messages the topic's owners received from producers, in all clusters published to.
 
-        The count starts again with each new owner.
+        When a partition gets a new owner, its count may start again from 0.
         """
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
-        """Return whether each subscription has drained, for every partition.
+        """Return, for each subscription and partition, whether the subscription has acknowledged every message.
 
-        A subscription that moves counts on the cluster that it moves to. If a cluster does not answer, its
-        subscriptions count as not drained, and `why` has the reason.
+        If a subscription moves between clusters, only its last cluster is asked. If a cluster does not answer, its
+        subscriptions count as not drained, and the field `why` has the reason.
         """
 
     def find_logs(self) -> list[TopicLog]:
@@ -166,55 +172,55 @@ class System(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that a topology gives in `system`."""
+        """The system's name, which a topology gives in its field `system`."""
 
     @property
     def roles(self) -> Mapping[str, RoleTraits]:
-        """{role, as a topology names it: its traits}, in the order in which nodes start."""
+        """{role: traits}, in the order in which nodes start. The keys are the names of roles in a topology's file."""
 
     @property
     def declared_abilities(self) -> frozenset[Ability]:
-        """The abilities that the system declares, because they have no protocol in `systems/abilities.py`."""
+        """The abilities of the system that have no protocol in `systems/abilities.py`, so it has to declare them."""
 
     @property
     def policies(self) -> type[FrozenModel]:
-        """The model of the fields that a cluster has next to `nodes` in a topology's file."""
+        """The pydantic model of the fields that a cluster has next to `nodes` in a topology's file."""
 
     @property
     def client_settings(self) -> type[ClientSettings]:
-        """The model of `workload.client` in a scenario."""
+        """The pydantic model of `workload.client` in a scenario."""
 
     @property
     def packages(self) -> Sequence[str]:
-        """The Python packages of its clients, whose versions every run records."""
+        """The Python packages of the system's clients. Every run records their versions."""
 
     @property
     def versions(self) -> Sequence[str]:
         """The versions that can be run, at least one. The first one is the default of a scenario."""
 
     def validate(self, topology: Topology) -> Topology:
-        """Return the topology with the defaults of its policies filled in. Its roles are checked already.
+        """Return the topology with the defaults of its policies filled in. The caller has already checked its roles.
 
         Raises InputError, with the field's path in the topology, if the system cannot have such clusters.
         """
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Raises InputError, with the field's path in the scenario, if the system cannot run it on the topology."""
+        """Raises InputError, with the field's path in the scenario, if the system cannot run it on this topology."""
 
     def topic(self, workload: Workload) -> str:
         """Return the full name of the workload's topic."""
 
     @property
     def provisioning(self) -> type[Provisioning]:
-        """The class of the part that starts a run's nodes."""
+        """The class of a run's provisioning, which describes its nodes and their start."""
 
     @property
     def administration(self) -> type[Administration]:
-        """The class of the part that changes a run's clusters."""
+        """The class of a run's administration, which changes its clusters."""
 
     @property
     def observation(self) -> type[Observation]:
-        """The class of the part that asks a run's clusters."""
+        """The class of a run's observation, which asks its clusters."""
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
-        """Return connections to a cluster of the run from a region; without a region, directly, across no link."""
+        """Return clients that connect to a cluster from `region`; without a region, directly, across no link."""

@@ -26,7 +26,7 @@ def list_systems() -> list[str]:
 
 
 def load_system(name: str) -> System:
-    """Return the system with a name. Raises InputError if it does not exist or its module cannot be imported."""
+    """Return the system called `name`. Raises InputError if there is none, or if its module cannot be imported."""
     places = _list_places()
     if name not in places:
         raise InputError(f"no system is called `{name}`", field="system", remedy=suggest_name(name, places))
@@ -48,7 +48,10 @@ def find_system(topology: Topology) -> System:
 
 
 def parse_client_settings(system: System, workload: Workload) -> ClientSettings:
-    """Return the workload's client settings as the system's model. Raises InputError with the path in the scenario."""
+    """Return the workload's client settings as the system's model.
+
+    Raises InputError, with the field's path in the scenario, if a setting is invalid.
+    """
     try:
         return parse(system.client_settings, workload.client.model_dump(), file="")
     except InputError as error:
@@ -73,15 +76,15 @@ def make_administration(run: Run) -> Administration:
 
 
 def make_observation(run: Run, *, patience_s: float = 10.0) -> Observation:
-    """Return the part that asks the run's clusters.
+    """Return the observation of a run, which asks the run's clusters.
 
-    It waits `patience_s` seconds for a node's answer before it asks the next one.
+    A request waits `patience_s` seconds for a node's answer. Then it goes to the next node.
     """
     return find_system(run.topology).observation(run, patience_s=patience_s)
 
 
 def make_clients(run: Run, cluster: str, region: str | None = None) -> Clients:
-    """Return connections to a cluster of the run from a region; without a region, directly, across no link."""
+    """Return clients that connect to a cluster of the run from `region`; without a region, directly, across no link."""
     return find_system(run.topology).clients(run, cluster, region)
 
 

@@ -1,4 +1,4 @@
-"""The traits of a topology's nodes. The core asks for traits and never for a role, because roles belong to a system."""
+"""The traits of nodes. The core asks for traits and never for a role, because each system has roles of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stores(traits: RoleTraits) -> bool:
 
 
 def coordinates(traits: RoleTraits) -> bool:
-    """Return whether nodes of the role keep the list of a cluster's nodes."""
+    """Return whether nodes of the role keep the list of the cluster's nodes."""
     return traits.coordinates
 
 

@@ -1,4 +1,4 @@
-"""Class data archives: a JVM's data about its classes, with which later JVMs of the same role start faster.
+"""Class data archives: saved data about the classes of a JVM, with which later JVMs of the same role start faster.
 
 Java calls this application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one
 Java and one distribution. A JVM that cannot use its archive starts without it.
@@ -23,14 +23,20 @@ _DUMP_TIMEOUT_S = 120.0
 
 
 def archive(name: str, *, java: Path, heap_mb: int) -> Path:
-    """Return the path of an archive, which need not exist. `name` holds the system, its version and the role."""
+    """Return the path of the class data archive for this name, Java and heap. The file may not exist yet.
+
+    `name` holds the system, its version and the node's role.
+    """
     identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return locate_cache() / "class-data" / f"{name}-{digest}.jsa"
 
 
 def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S) -> bool:
-    """Make an archive from a running node, which keeps running. Returns whether an archive was made."""
+    """Write the class data archive `path` from the running JVM `pid`, which keeps running.
+
+    Returns whether the archive was written. If Java fails, the reason is only logged.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with stage_file(path) as unfinished:

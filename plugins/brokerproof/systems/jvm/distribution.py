@@ -49,7 +49,7 @@ class Distribution:
         return (self.home / "conf" / name).read_text(encoding="utf-8")
 
     def fetch(self, say: Callable[[str], None] = log.info) -> None:
-        """Fetch and unpack the archive, unless the cache has it. `say` gets a sentence before the fetch.
+        """Fetch and unpack the archive, unless the cache has it. `say` is called with a sentence before the fetch.
 
         Raises MachineError if the archive cannot be fetched, has another checksum, or does not fit on the disk.
         """
@@ -66,7 +66,7 @@ class Distribution:
                 archive.unlink()
 
     def examine(self) -> Finding:
-        """Return whether the distribution is in the cache or can be fetched."""
+        """Return a finding: whether the distribution is in the cache, or can be fetched."""
         name = f"{self.system} {self.version}"
         if self.home.is_dir():
             return Finding(name=name, ok=True, found=f"in {locate_cache()}")
@@ -107,7 +107,7 @@ class Distribution:
 
 
 def verify_checksum(archive: Path, expected: str) -> None:
-    """Raises MachineError if a file's SHA-512 is not `expected`, and removes the file so that it is fetched again."""
+    """Raises MachineError and removes the archive, so that it is fetched again, if its SHA-512 is not `expected`."""
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha512").hexdigest()
     if found != expected:

@@ -1,4 +1,4 @@
-"""The command of a node's JVM, the files that the command names, and the form of Java's configuration files."""
+"""The command of a node's JVM, the files that the command names, and the text of Java's `key=value` files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _LOG4J_ERRORS = "Configuration:\n  status: ERROR\n"
 def make_java_command(
     software: Software, *, heap_mb: int, direct_mb: int, class_data: tuple[str, ...], options: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the command of a JVM with these options. Its main class follows; its files come from `make_java_files`."""
+    """Return the command of a JVM up to the class path. The caller appends the main class.
+
+    The command names files, which the caller makes with `make_java_files`.
+    """
     return (
         software.java,
         *class_data,
@@ -61,7 +64,8 @@ def make_java_command(
 def make_java_files(address: str | None, hosts: Mapping[str, str]) -> dict[str, str]:
     """Return {path: text} of the hosts file and the logging configuration that `make_java_command` names.
 
-    `hosts` is {host: address}. `address` is the node's own address; None for a program, which logs errors only.
+    `hosts` is {host: address}. `address` is the address of the node; None if the JVM is no node but a program that runs
+    once. Such a program logs errors only.
     """
     known = {"localhost": "127.0.0.1", **hosts}
     lines = [f"{each} {host}\n" for host, each in known.items()]
@@ -72,7 +76,7 @@ def make_java_files(address: str | None, hosts: Mapping[str, str]) -> dict[str, 
 
 
 def fill_properties(shipped: str, settings: Mapping[str, object]) -> str:
-    """Return a shipped `key=value` file with these settings. Keys that it lacks or comments out are appended."""
+    """Return the text of a `key=value` file with these settings. Keys that it lacks or comments out are appended."""
     unwritten = dict(settings)
 
     def replace(match: re.Match[str]) -> str:

@@ -19,7 +19,7 @@ class Software(Protocol):
 
     @property
     def java(self) -> str:
-        """The program that starts a JVM."""
+        """The `java` program, as a path or as a name on the PATH."""
 
     @property
     def classpath(self) -> str:
@@ -33,12 +33,12 @@ class Software(Protocol):
         """Return the text of a file in conf/, as shipped."""
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the JVM options that use the class data archive of a role with this heap; empty without an archive."""
+        """Return the JVM options that use a role's class data archive, made with this heap; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class LocalSoftware:
-    """A distribution in the cache, and the Java of the locked requirements."""
+    """A distribution in the cache, and the Java that the locked requirements install."""
 
     distribution: Distribution
 
@@ -58,18 +58,18 @@ class LocalSoftware:
         return self.distribution.read_shipped(name)
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the option for the role's archive; empty without an archive. The JVM may have another heap."""
+        """Return the option that uses the archive made with this heap, if it exists. The JVM may have another heap."""
         archive = self.find_archive(role, heap_mb)
         return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
     def learn(self, role: str, heap_mb: int, pid: int) -> None:
-        """Make the archive of a role from a running node, if the role has none yet."""
+        """Make a role's class data archive from its running node `pid`, if the role has no archive yet."""
         archive = self.find_archive(role, heap_mb)
         if not archive.exists():
             class_data.dump(archive, java=Path(self.java), pid=pid)
 
     def find_archive(self, role: str, heap_mb: int) -> Path:
-        """Return the path of a role's archive, which need not exist."""
+        """Return the path of a role's class data archive. The file may not exist yet."""
         name = f"{self.distribution.system}-{self.distribution.version}-{role}"
         return class_data.archive(name, java=Path(self.java), heap_mb=heap_mb)
 
@@ -84,7 +84,7 @@ class ImageSoftware:
 
     @property
     def java(self) -> str:
-        """The program that starts a JVM; it is on the image's PATH."""
+        """The name of the `java` program, which is on the image's PATH."""
         return "java"
 
     @property
@@ -108,9 +108,9 @@ class ImageSoftware:
 def provide_software(
     distribution: Distribution, *, image: str, home_in_image: str, runtime: Runtime
 ) -> LocalSoftware | ImageSoftware:
-    """Return the programs of a runtime's nodes: the image, or the distribution, fetched if the cache lacks it.
+    """Return the programs of a runtime's nodes: the image if the runtime runs images, else the distribution.
 
-    Raises MachineError if the distribution cannot be fetched.
+    The distribution is fetched if the cache lacks it. Raises MachineError if it cannot be fetched.
     """
     if isinstance(runtime, RunsImages):
         return ImageSoftware(image, home_in_image, runtime.read_image_file)

@@ -1,10 +1,13 @@
 """How Pulsar's nodes and clients reach nodes of other regions: names, addresses, listeners, routes.
 
+A viewer is a node or a place that connects to nodes of other regions. A place is all clients of a region, or all its
+brokers as clients of other brokers (`Topology.places`).
+
 Bookies and metadata stores are reached by their names. Every node has its own hosts file, which maps a name to the
 address that this node must use. Brokers are reached by addresses, because Pulsar's client resolves names through Netty,
 which does not read the JVM's hosts file. So each broker has a listener for every place, and a lookup names the listener
-that it wants. Brokerproof's own admin requests reach every broker at its own address, also after a redirect. So a cut
-link does not stop the measurement.
+of its own place. Brokerproof's own admin requests reach every broker at the broker's own address, also after a
+redirect. So a cut link does not stop the measurement.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ _NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_P
 
 
 def name_listener(place: str) -> str:
-    """Return the name of the listener for a place. `bindAddresses` allows only letters, digits and `_` in a name."""
+    """Return the name of the listener for a place. `bindAddresses` allows only letters, digits and `_` in names."""
     return place.replace("-", "_")
 
 
@@ -60,7 +63,7 @@ class Addressing:
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
-        """{node: host}. The host is the node's address, or its name if nodes find it by name across links."""
+        """{node: host by which others find it}: with links, a name for bookies and metadata nodes; else an address."""
         if not self.topology.links:
             return self.addresses
         return {
@@ -68,7 +71,7 @@ class Addressing:
         }
 
     def map_hosts(self, viewer: str) -> dict[str, str]:
-        """Return {name: address} for a node's hosts file: all bookies and metadata stores. Empty without links."""
+        """Return {name: address} of all bookies and metadata nodes for the viewer's hosts file. Empty without links."""
         return {
             name: self._find_address(viewer, name)
             for name, node in self.topology.nodes.items()
@@ -76,7 +79,7 @@ class Addressing:
         }
 
     def format_service_address(self, broker: str, region: str | None) -> str:
-        """Return `ADDRESS:PORT` of a broker for clients in a region; without a region, the broker's own address."""
+        """Return `ADDRESS:PORT` of a broker for clients in `region`; without a region, the broker's own address."""
         if region is None or region == self.topology.nodes[broker].region:
             return f"{self.addresses[broker]}:{BROKER_PORT}"
         return f"{self._find_address(name_clients_place(region), broker)}:{BROKER_PORT}"
@@ -87,9 +90,10 @@ class Addressing:
         return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in brokers)
 
     def make_registration(self, cluster: str) -> dict[str, str]:
-        """Return the registration of a cluster with the others: broker service URL and, across links, listener name.
+        """Return what other clusters must know of a cluster: broker service URL and, across links, the listener's name.
 
-        All other clusters get the same registration, so topology_rules.py requires their brokers to be in one region.
+        All other clusters get the same registration. So topology_rules.py requires that the brokers of the clusters
+        that replicate to this one are in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         regions = list_regions_replicating_to(self.topology, cluster) if self.topology.links else []
@@ -143,7 +147,7 @@ class Addressing:
         }
 
     def publish(self, broker: str) -> dict[int, int]:
-        """Return {port of this machine: port of the broker that it leads to}."""
+        """Return {port of this machine: the broker's port that it leads to}. Empty for a broker without such ports."""
         if broker not in self.host_ports:
             return {}
         service, admin = self.host_ports[broker]
@@ -153,7 +157,7 @@ class Addressing:
         return f"{HOST_LISTENER}:pulsar://127.0.0.1:{self.host_ports[broker][0]}"
 
     def routes(self) -> list[Route]:
-        """Return every route from a node or place to a node of another region. Empty without links."""
+        """Return every route from a viewer to a node of another region. Empty without links."""
         return [
             Route(
                 viewer=viewer,
@@ -169,7 +173,7 @@ class Addressing:
         ]
 
     def _find_ways(self) -> Iterator[tuple[str, str, str, int]]:
-        """Yield (viewer, viewer's region, target, port) for each port that a viewer needs in another region."""
+        """Yield (viewer, viewer's region, target, port) for each node of another region that a viewer connects to."""
         if not self.topology.links:
             return
         nodes = self.topology.nodes

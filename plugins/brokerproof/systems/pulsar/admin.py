@@ -42,7 +42,7 @@ class Admin:
         return parse_json(self._send("GET", path, parameters=parameters), expected)
 
     def find(self, path: str, expected: TypeAdapter[Answer], *, absent: str, **parameters: Any) -> Answer | None:
-        """Return the JSON answer, checked against `expected`; None for status 404 with the text `absent`.
+        """Return the JSON answer, checked against `expected`; None for an answer 404 whose text is `absent`.
 
         Raises AdminError.
         """

@@ -21,7 +21,8 @@ class PulsarAdministration:
     def configure(self) -> list[str]:
         """Register the clusters with each other, then set racks, tenants, namespaces, isolation and partitions.
 
-        Brokers that need their own region have to restart, because they look it up only once.
+        Returns the brokers of each cluster whose placement uses regions. They must restart, because a broker looks up
+        its own region only once.
         """
         for cluster in self.clusters.values():
             configuration.register(cluster.brokers, self._registrations)
@@ -44,7 +45,10 @@ class PulsarAdministration:
             )
 
     def reassign(self, cluster: str | None = None) -> None:
-        """Unload the bundles of the partitions. Unloading only the topic would leave it with its owner."""
+        """Unload the bundles that hold the topic's partitions.
+
+        Unloading only the topic would leave it with its owner.
+        """
         found = self._find_cluster(cluster)
         namespace = parse_namespace(found.topic)
         for _, path in found.partitions:

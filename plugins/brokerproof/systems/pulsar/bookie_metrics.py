@@ -12,7 +12,7 @@ _LINE = re.compile(r"^(?P<name>bookie_(?:WRITE|READ)_BYTES)(?:\{[^}]*\})?\s+(?P<
 
 
 def parse_bookie_counters(page: str) -> dict[SampledMetric, int]:
-    """Return {metric: bytes since the bookie started}, for bytes written and read, from the text of its /metrics.
+    """Return {metric: bytes written or read since the bookie started}, from the text of the bookie's page /metrics.
 
     Raises AdminError if a counter is missing or is no number of bytes.
     """

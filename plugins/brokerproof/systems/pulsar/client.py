@@ -41,7 +41,7 @@ _NOT_WRITTEN = (
 
 
 class PulsarClients:
-    """One Pulsar client, connected to a cluster from a region; without a region, directly, across no link."""
+    """One Pulsar client, which connects to a cluster from `region`; without a region, directly, across no link."""
 
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._cluster = cluster
@@ -83,7 +83,7 @@ class PulsarClients:
     def reader(self, partition: int, start: Position | None = None) -> PulsarReader:
         name = self._topic + (f"-partition-{partition}" if partition >= 0 else "")
         first = MessageId.earliest if start is None else MessageId(partition, start.segment, start.offset, -1)
-        # The broker reads the entry at a start position even for a reader that begins behind it, and fails if it is
+        # The broker reads the entry at a start position even for a reader that begins after it, and fails if it is
         # unreadable (`getNonDurableSubscription` of PersistentTopic). So the reader begins with `start` itself.
         reader = self._client.create_reader(name, first, start_message_id_inclusive=start is not None)
         return PulsarReader(reader, self._cluster, partition)
@@ -115,7 +115,10 @@ class PulsarProducer:
         self._producer = producer
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Publish. `settle` must be quick: it runs on the client's I/O thread, or on this thread after an exception."""
+        """Begin to publish a message. `settle` must be quick, because it runs on the client's I/O thread.
+
+        If the client raises an exception at once, `settle` runs on the caller's thread.
+        """
 
         def answered(result: pulsar.Result, message_id: MessageId) -> None:
             settle(_settled(result, message_id))
@@ -166,9 +169,9 @@ class PulsarReader:
         return not self._reader.has_message_available()
 
     def next_position(self) -> Position | None:
-        """Return the position behind the last message's entry; None before the first message.
+        """Return the position after the entry of the last message that was read; None before the first message.
 
-        The entry may hold more messages of a batch. `at_end` is true only after these.
+        If the entry is a batch, more of its messages may be left. `at_end` is true only after all of them.
         """
         return self._next
 
@@ -189,7 +192,7 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
 
 
 def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
-    """Return the message as `Received`. `replicated_from` is the message's home, or None if that is `cluster`."""
+    """Return the message as `Received`. `replicated_from` is the message's home; None if the home is `cluster`."""
     identity = message.properties()
     message_id = message.message_id()
     batch = message_id.batch_index()

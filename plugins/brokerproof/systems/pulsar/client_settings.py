@@ -1,4 +1,4 @@
-"""The settings of Pulsar's clients: the fields of `workload.client` in a scenario of Pulsar."""
+"""The settings of Pulsar's clients: the fields of `workload.client` in a scenario that runs Pulsar."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class PulsarCluster:
         return list_clusters_reached(self.topology, self.name, topic.parse_namespace(self.topic))[1:]
 
     def find_owner(self, path: str | None = None) -> str:
-        """Return the owner of the partition with an admin path, by default the first partition.
+        """Return the broker that owns the partition with the admin path `path`, by default the first partition.
 
         The answer comes from the lookup service, which assigns the partition if no broker owns it. Raises AdminError if
         no broker answers, or if the answer names a node that the run does not have.
@@ -118,7 +118,7 @@ class PulsarCluster:
 
     @cached_property
     def subscriptions(self) -> list[Subscription]:
-        """The workload's subscriptions that have consumers on this cluster at some time."""
+        """The workload's subscriptions whose consumers use this cluster, from the start or after a move."""
         return [
             one for one in self.run.scenario.workload.subscriptions if self.name in one.list_clusters(self.topology)
         ]

@@ -1,4 +1,4 @@
-"""The policies that a topology sets on a Pulsar cluster: racks, tenants, namespaces, isolation.
+"""The requests that set a topology's policies on a Pulsar cluster and read them back: racks, tenants, namespaces.
 
 Each policy is defined once, with the requests that set it and those that read it back.
 """
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Value:
-    """A value that the cluster must answer: its name in messages, and the function that reads it from the answer."""
+    """A value that is read back: its name in messages, the wanted value, and how it is read from the answer."""
 
     name: str
     wanted: Any
@@ -62,8 +62,9 @@ class Policy:
 def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
     """Register clusters, {name: registration}, with the cluster that `brokers` belong to.
 
-    At its initialization, each cluster registered the addresses that it uses itself. This function sets the addresses
-    that the others use. It runs before `apply`, because a tenant can be allowed only clusters that are registered.
+    Each cluster has already registered itself, with the addresses that its own nodes use. This function sets the
+    addresses that the other clusters use. It runs before `apply`, because a tenant can be allowed only clusters that
+    are registered.
     """
     _set(brokers, _registrations(registrations))
 
@@ -150,7 +151,7 @@ def _find_rack(racks: Mapping[str, Mapping[str, Rack]], group: str, key: str) ->
 
 
 def _tenant(name: str, clusters: list[str]) -> Policy:
-    """Return the policy of a tenant. It is not read back: Pulsar refuses a namespace on a forbidden cluster."""
+    """Return the policy of a tenant. Nothing is read back, because namespaces on forbidden clusters are refused."""
     body = {"adminRoles": [], "allowedClusters": clusters}
     return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])
 

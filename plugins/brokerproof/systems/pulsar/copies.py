@@ -1,4 +1,7 @@
-"""The bookies that hold the copies of a topic's entries, and the number of ledgers that lack a copy."""
+"""The bookies that hold the copies of a topic's entries, and the number of ledgers that lack a copy.
+
+An ensemble segment is a range of a ledger's entries that were written to the same bookies.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def find_holders(cluster: PulsarCluster) -> list[str]:
 
 
 def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
-    """Return the copies of each ensemble segment of the topic's ledgers, from BookKeeper's metadata."""
+    """Return the bookies of each ensemble segment of the topic's ledgers, from BookKeeper's metadata."""
     writable = set(cluster.list_alive_bookies())
     required = [
         region
@@ -53,9 +56,9 @@ def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
 
 
 def find_parts(cluster: PulsarCluster, partition: int) -> list[tuple[Position, Position]]:
-    """Return the ensemble segments of a partition's ledgers, as (first position, position behind the last entry).
+    """Return the ensemble segments of a partition's ledgers, as (first position, position after the last entry).
 
-    Segments without an entry are left out. Raises AdminError.
+    Segments without an entry are left out. A ledger whose metadata cannot be read is one segment. Raises AdminError.
     """
     inside = cluster.brokers.get(dict(cluster.partitions)[partition] + "/internalStats", answers.TOPIC_INTERNALS)
     last, parts = inside.last_confirmed_entry, list[tuple[Position, Position]]()

@@ -1,4 +1,4 @@
-"""The drains of a Pulsar cluster's subscriptions and replicators, from their cursors in the topic's log."""
+"""How far a topic's subscriptions and replicators have come in a Pulsar cluster, and whether they have drained."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _REPLICATOR = "pulsar.repl."
 
 
 def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
-    """Return, for each partition and subscription, whether the precise backlog is 0: every entry is acknowledged.
+    """Return, for each partition and subscription, whether the subscription has drained: its precise backlog is 0.
 
-    A subscription that moves counts only on the cluster that it moves to.
+    If a subscription moves between clusters, only its last cluster gives results. If the cluster does not answer, the
+    subscription counts as not drained, and `why` has the reason.
     """
     drains: list[SubscriptionDrain] = []
     subscriptions = [
@@ -25,7 +26,7 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
         found: dict[str, SubscriptionStats] = {}
         end: Behind | None = None
         try:
-            # The end is read first. Read after the backlog, it could include messages that the backlog does not count.
+            # The end is read before the backlog. Otherwise it could include messages that the backlog does not count.
             ledger, entry = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).last_confirmed_entry
             end = ledger, entry + 1
             found = cluster.brokers.get(path + "/stats", TOPIC_STATS, getPreciseBacklog="true").subscriptions
@@ -52,8 +53,8 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
 def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
     """Return, for each other cluster, whether replication to it has drained.
 
-    It has drained if in every partition the replicator's cursor is at the last confirmed entry and the backlog is 0. A
-    cursor passes an entry once the other cluster has acknowledged it. The backlog alone is not enough: it is an
+    Replication has drained if in every partition the replicator's cursor is at the last confirmed entry and the backlog
+    is 0. A cursor passes an entry once the other cluster has acknowledged it. The backlog alone is not enough: it is an
     estimate (`getNumberOfEntriesInBacklog(false)`), even with `getPreciseBacklog`.
     """
     drains = []
@@ -93,7 +94,10 @@ def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
 
 
 def find_acknowledged(cluster: PulsarCluster, subscription: str) -> dict[int, Position]:
-    """Return {partition: position behind the cursor's mark-delete position}, for partitions that have the cursor."""
+    """Return {partition: position}, read from the subscription's cursor in each partition.
+
+    Every entry before the position is acknowledged. Partitions without the cursor are left out.
+    """
     found: dict[int, Position] = {}
     for number, path in cluster.partitions:
         cursor = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).cursors.get(subscription)

@@ -17,14 +17,14 @@ REDIAL_S = 0.5
 
 
 def list_stores(topology: Topology) -> dict[str, list[str]]:
-    """Return {field of the topology's file: nodes} of every metadata store."""
+    """Return the nodes of every metadata store, by the field of the topology's file that holds them."""
     if topology.shared_metadata:
         return {"shared_metadata": list(topology.shared_metadata)}
     return {f"clusters.{name}.nodes": cluster.names(role=Role.METADATA) for name, cluster in topology.clusters.items()}
 
 
 def list_members(topology: Topology, node: str) -> list[str]:
-    """Return the nodes of a node's ensemble, itself included. Empty if it is the only node of its metadata store."""
+    """Return all nodes of a node's ensemble. Empty if the node is the only one of its metadata store."""
     return next((names for names in list_stores(topology).values() if node in names and len(names) > 1), [])
 
 

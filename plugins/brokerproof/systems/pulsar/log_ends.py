@@ -14,7 +14,10 @@ _MOST_MARKERS = 1000
 
 
 def find_logs(cluster: PulsarCluster) -> list[TopicLog]:
-    """Return the log of every partition. Its end is behind the last confirmed entry that readers get."""
+    """Return the log of every partition. A log's end is the position after the last entry that readers get.
+
+    An empty log has no end. If no broker answers as expected, `why` has the reason.
+    """
     found: list[TopicLog] = []
     for number, path in cluster.partitions:
         try:
@@ -28,7 +31,7 @@ def find_logs(cluster: PulsarCluster) -> list[TopicLog]:
 
 
 def _last_message(cluster: PulsarCluster, path: str) -> EntryPosition | None:
-    """Return the last confirmed entry that is not a marker; None if there is no such entry.
+    """Return the position of the last confirmed entry that is not a marker; None if there is no such entry.
 
     Markers are entries with the state of replicated subscriptions, which readers do not get
     (`AbstractBaseDispatcher.filterEntriesForConsumer`). Raises AdminError.

@@ -1,6 +1,6 @@
 """Requests to each node of a metadata store, over ZooKeeper's AdminServer.
 
-A running node that knows no leader does not serve, although other nodes may. It answers every command with an error.
+A running node that knows no leader answers every command with an error, although other nodes may serve.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class MetadataAdmin:
         raise AdminError(f"no node of the metadata store serves: {'; '.join(problems)}")
 
     def find_coordinators(self) -> Coordinators:
-        """Return the leader and its followers. Raises AdminError unless exactly one node answers that it leads."""
+        """Return the leader of the metadata store and the leader's followers.
+
+        Raises AdminError unless exactly one node answers that it leads.
+        """
         leads: dict[str, bool] = {}
         problems: list[str] = []
         for name, admin in self._nodes.items():

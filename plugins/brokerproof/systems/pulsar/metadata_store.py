@@ -26,15 +26,15 @@ def nodes(topology: Topology, cluster: str) -> list[str]:
 
 
 def chroot(topology: Topology, cluster: str) -> str:
-    """Return the prefix of a cluster's paths. Empty unless the clusters share a metadata store."""
+    """Return the prefix of a cluster's paths, `/CLUSTER`. Empty unless the clusters share a metadata store."""
     return f"/{cluster}" if topology.shared_metadata else ""
 
 
 def lay_out(url: str) -> None:
     """Write the entry that describes BookKeeper's list of under-replicated ledgers, unless it exists.
 
-    A bookie writes this entry itself if it is missing. If several bookies try to at the same time, all but the first
-    exit: https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
+    If the entry is missing, each bookie writes it at its start. If several bookies do so at the same time, all but the
+    first exit: https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
 
     `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError if the store
     does not answer or refuses.

@@ -85,7 +85,7 @@ class Layout:
 
     @property
     def addresses(self) -> Mapping[str, str]:
-        """{node: the address at which it listens}."""
+        """{node: the address at which the node listens}."""
         return self.addressing.addresses
 
     def metadata_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
@@ -101,7 +101,7 @@ class Layout:
         return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in metadata_store.nodes(self.topology, cluster_name))
 
     def service_url(self, cluster: Cluster) -> str:
-        """Return the URL that clients connect to, with all brokers as hosts."""
+        """Return the URL of a cluster's brokers at their own addresses, with which the cluster registers itself."""
         return "pulsar://" + ",".join(
             f"{self.addresses[name]}:{BROKER_PORT}" for name in cluster.names(role=Role.BROKER)
         )
@@ -152,7 +152,8 @@ def make_health_url(spec: NodeSpec) -> str:
 def make_ready_url(spec: NodeSpec) -> str:
     """Return the URL at which a node answers whether it serves, without side effects.
 
-    A broker's health check publishes a message. Before the racks are set, it could be stored in any region.
+    A broker's health check is different: it publishes a message. Before the racks are set, this message could be stored
+    in any region.
     """
     return _READY[spec.role].format(spec.address)
 
@@ -277,7 +278,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "configurationMetadataStoreUrl": f"zk:{layout.configuration_url(cluster_name)}",
         "clusterName": cluster_name,
         "advertisedAddress": address,
-        # The engine chooses the container's address behind a published port, so the broker binds to all addresses.
+        # The engine chooses the address in the container that a published port leads to, so the broker binds to all.
         "bindAddress": "0.0.0.0" if layout.addressing.publish(name) else address,
         "brokerServicePort": BROKER_PORT,
         "webServicePort": BROKER_HTTP_PORT,
@@ -332,7 +333,7 @@ def _watch(role: str, address: str, heap_mb: int, *, direct_mb: int) -> _Watch:
 
 
 def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
-    """Return the command of a JVM with the class data of a role; its main class follows."""
+    """Return the command of a JVM that uses a role's class data. The caller appends the main class."""
     return make_java_command(
         layout.software,
         heap_mb=heap_mb,

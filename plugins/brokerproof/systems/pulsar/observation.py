@@ -39,11 +39,11 @@ class PulsarObservation:
 
     @cached_property
     def holding(self) -> list[PulsarCluster]:
-        """The clusters that hold the topic: those published to, and those replicated to."""
+        """The clusters that hold the topic: those with producers, and those that replication must reach."""
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the owner, never None: the lookup service assigns the topic if no broker owns it."""
+        """Return the owner, never None: the lookup service assigns the topic to a broker if no broker owns it."""
         return self._find_cluster(cluster).find_owner()
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
@@ -60,7 +60,7 @@ class PulsarObservation:
         }
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Return {name: sampler}, one for each part of a cluster that can be slow or dead on its own.
+        """Return {name: sampler}, with one sampler for each part of a cluster that can be slow or dead on its own.
 
         If the run has several clusters, the names begin with `CLUSTER/`.
         """

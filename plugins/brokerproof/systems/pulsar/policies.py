@@ -1,4 +1,4 @@
-"""The policies that a topology sets on a Pulsar cluster: the placement of copies, and the policies of namespaces."""
+"""The models of the policies that a topology gives a Pulsar cluster: the placement of copies, and the namespaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 class Persistence(FrozenModel):
-    """How many bookies a ledger has, how many copies an entry has, and how many of these copies its ack needs."""
+    """How many bookies a ledger has, how many copies an entry has, and how many copies must exist before the ack."""
 
     ensemble: int = Field(2, ge=1)
     write_quorum: int = Field(2, ge=1)
@@ -31,7 +31,7 @@ class Persistence(FrozenModel):
 
 
 class IsolationPolicy(FrozenModel):
-    """The region whose brokers own a namespace's topics, and the region whose brokers take over."""
+    """The region whose brokers own a namespace's topics, and the region whose brokers take over from them."""
 
     primary: str = Field(description="region whose brokers own the topics")
     secondary: str | None = Field(None, description="region whose brokers take over")
@@ -90,10 +90,10 @@ class ClusterPolicies(FrozenModel):
 
 
 def parse_policies(cluster: Cluster) -> ClusterPolicies:
-    """Return a cluster's policies. Raises InputError, with the field's path in the cluster."""
+    """Return a cluster's policies. Raises InputError, with the field's path in the cluster, if a policy is invalid."""
     return parse(ClusterPolicies, cluster.policies, file="")
 
 
 def list_storing_regions(cluster: Cluster) -> list[str]:
-    """Return the regions with a bookie of the cluster, in the order of the topology's file."""
+    """Return the regions in which the cluster has bookies, in the order of the topology's file."""
     return list(dict.fromkeys(node.region for node in cluster.nodes.values() if node.role == Role.BOOKIE))

@@ -50,9 +50,10 @@ class PulsarProvisioning:
         return self._addressing.routes()
 
     def start_order(self) -> list[list[str]]:
-        """Return the metadata stores, then the bookies, then the brokers.
+        """Return three groups: the nodes of metadata stores, the bookies, the brokers.
 
-        A metadata store of several nodes has a leader before the bookies start.
+        A node of a metadata store becomes ready only when the nodes of the store have elected a leader. So the bookies,
+        which start afterwards, find one.
         """
         return [
             [name for name, node in self.topology.nodes.items() if node.role == role]
@@ -60,7 +61,7 @@ class PulsarProvisioning:
         ]
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Write the metadata of the clusters one by one, because in a shared store they change the same namespaces.
+        """Write the metadata of the clusters one by one, because clusters in a shared store change the same namespaces.
 
         Also write the entry that bookies would otherwise race to write when they start (`metadata_store.lay_out`).
         """
@@ -78,7 +79,7 @@ class PulsarProvisioning:
         return self._is_well(spec.role, nodes.make_ready_url(spec))
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Make the class data archive of each role that lacks one, unless nodes are containers."""
+        """Make the class data archive of each role that has none. Does nothing if nodes are containers."""
         if not isinstance(self._software, LocalSoftware):
             return
         for role in Role:

@@ -8,13 +8,13 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 def list_clusters_reached(topology: Topology, home: str, namespace: str) -> list[str]:
-    """Return the clusters whose logs must hold the messages published to a namespace in `home`, `home` first."""
+    """Return the clusters that must store every message published to `namespace` in cluster `home`; `home` is first."""
     policies = parse_policies(topology.clusters[home]).namespaces.get(namespace)
     return list(dict.fromkeys([home, *(policies.replicated_to if policies else [])]))
 
 
 def list_regions_replicating_to(topology: Topology, cluster: str) -> list[str]:
-    """Return the regions of the brokers of all clusters that replicate a namespace to this one."""
+    """Return the regions of the brokers of all other clusters that replicate a namespace to `cluster`."""
     return list(
         dict.fromkeys(
             node.region

@@ -35,7 +35,7 @@ class ClusterSamplers:
         self._turns = cycle(cluster.partitions)
 
     def list_samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Return {name: sampler}, one for each part of the cluster that can be slow or dead on its own."""
+        """Return {name: sampler}, with one sampler for each part of the cluster that can be slow or dead on its own."""
         here = self._cluster.name in list_clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
         return {
             "brokers": self._sample_brokers,
@@ -66,10 +66,10 @@ class ClusterSamplers:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owners(self) -> list[Sample]:
-        """Return the owners of the next partitions in turn, at most `_MOST_LOOKUPS`.
+        """Return samples of the owners of up to `_MOST_LOOKUPS` partitions. The next call asks for the next ones.
 
         Frozen brokers answer slowly, so no further partition is asked for after `patience_s` seconds. If no broker
-        names a partition's owner, its sample has no value.
+        names a partition's owner, the partition's sample has no value.
         """
         rows, source = [], self._make_topic_source()
         late_at = time.monotonic() + self._cluster.patience_s

@@ -40,9 +40,10 @@ def name_image(version: str) -> str:
 
 
 def provide_software(version: str, runtime: Runtime) -> software.LocalSoftware | software.ImageSoftware:
-    """Return the programs of a runtime's nodes: the official image, or the distribution, fetched if it is missing.
+    """Return the programs of a runtime's nodes: the official image if the runtime runs images, else the distribution.
 
-    Raises InputError for an unknown version, MachineError if the distribution cannot be fetched.
+    A missing distribution is fetched. Raises InputError for an unknown version, MachineError if the distribution cannot
+    be fetched.
     """
     return software.provide_software(
         find_distribution(version), image=name_image(version), home_in_image="/pulsar", runtime=runtime

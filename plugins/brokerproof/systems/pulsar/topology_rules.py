@@ -18,7 +18,7 @@ _STORE_PREFIX = "zk"
 
 
 def validate(topology: Topology) -> Topology:
-    """Return the topology with all defaults of its policies.
+    """Return the topology with the defaults of its policies filled in.
 
     Raises InputError, with the field's path in the topology, if Pulsar cannot run it.
     """
@@ -78,7 +78,7 @@ def _check_region(cluster: Cluster, region: str, field: str) -> None:
 
 
 def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicies], cluster: str) -> None:
-    """Raises InputError if a replicated namespace is missing in the other cluster.
+    """Raises InputError if a cluster that a namespace is replicated to does not exist or lacks the namespace.
 
     A shared metadata store has one namespace for both clusters, so both must describe it equally.
     """
