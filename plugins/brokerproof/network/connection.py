@@ -21,7 +21,7 @@ _REDIAL_EVERY_S = 0.02
 
 
 class Connection:
-    """Passes bytes between a socket to the viewer and one to the target, in both directions.
+    """Passes bytes between the node or client that connects (the viewer) and the node it connects to (the target).
 
     The socket to the target is opened when the emulated SYN arrives there.
     """
@@ -62,7 +62,7 @@ class Connection:
         return self._there, self._back
 
     def start(self) -> None:
-        """Put the SYN on its way to the target."""
+        """Send the emulated SYN to the target, where it arrives after the delay."""
         self._poller.call_at(time.monotonic() + self._there.direction.delay_s, self._receive_syn)
 
     def reshape(self, *, there_was_cut: bool, back_was_cut: bool) -> None:
@@ -133,7 +133,7 @@ class Connection:
         self._back.open(self._target_opens_at)
 
     def _refuse(self) -> None:
-        """Send a RST to the viewer, with the delay of the route, because no connection to the target was made."""
+        """Send a RST, with the delay of the route, to the connecting side, because the target could not be reached."""
         self._there.direction.meter.refused += 1
         if self._dialing is not None:
             self._poller.close(self._dialing)

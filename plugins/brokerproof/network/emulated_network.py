@@ -75,7 +75,7 @@ class EmulatedNetwork:
     """Listens for the connections of all routes. Conditions can be added and removed while the network runs."""
 
     def __init__(self, plan: Plan, poller: Poller) -> None:
-        """Raises MachineError if an address or port is taken."""
+        """Begin to listen for all routes. Raises MachineError if an address or port is taken."""
         self._plan, self._poller = plan, poller
         self._conditions: dict[str, Condition] = {}
         self._effects: dict[str, Effect] = {}
@@ -167,7 +167,7 @@ class EmulatedNetwork:
         )
 
     def metrics(self) -> Metrics:
-        """Return the measurements since the last call, and begin a new interval."""
+        """Return the measurements, some of them since the last call, and begin a new interval."""
         open_connections = dict.fromkeys(self._meters, 0)
         held = dict.fromkeys(self._meters, 0)
         for listener in self._listeners:

@@ -50,7 +50,7 @@ class End:
         self._mask = 0
 
     def listen_for(self, event: int, on: bool) -> None:
-        """Watch whether the socket can be read (IN) or written (OUT), or with `on=False` stop watching."""
+        """Begin to watch whether the socket can be read (IN) or written (OUT); with `on=False`, stop watching."""
         mask = self._mask | event if on else self._mask & ~event
         if mask != self._mask:
             self._mask = mask
@@ -79,8 +79,9 @@ class End:
 class Pipe:
     """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the direction.
 
-    Bytes first wait for a rate limiter if the direction has one (`take_turn`), and then until they are due. `on_end` is
-    called with the ending once it has reached the sink, or with RST if the sink is gone.
+    An item is a chunk of bytes, or the ending of the source. It first waits for a rate limiter if the direction has one
+    (`take_turn`), and then until it is due. `on_end` is called with the ending once it has reached the sink, or with
+    RST if the sink is gone.
     """
 
     source: End

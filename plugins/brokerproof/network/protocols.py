@@ -25,7 +25,7 @@ class Network(Protocol):
         """Return the conditions in force, and the effects of conditions and resets."""
 
     def metrics(self) -> Metrics:
-        """Return the measurements since the last call by any process, and begin a new interval."""
+        """Return the measurements, some of them since the last call by any process, and begin a new interval."""
 
     def add(self, condition: Condition) -> Effect:
         """Put a condition in force. Returns when, and on how many connections and listeners it acts."""

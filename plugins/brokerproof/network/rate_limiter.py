@@ -14,7 +14,7 @@ _AHEAD_S = 0.002
 
 
 class Sender(Protocol):
-    """Waits for its turns at a rate limiter."""
+    """A pipe, as a rate limiter sees it. It waits for its turns at the limiter."""
 
     def take_turn(self, most: int, now: float) -> bool:
         """Send the next segment, of at most `most` bytes. Returns whether more bytes wait for this limiter.
@@ -24,7 +24,7 @@ class Sender(Protocol):
 
 
 class RateLimiter:
-    """Times one segment after another so that together they keep the bandwidth. Waiting senders take turns."""
+    """Decides when each segment leaves, so that all segments together keep the bandwidth. Senders take turns."""
 
     def __init__(self, bandwidth_mbit: float, poller: Poller) -> None:
         self.bytes_per_s = bandwidth_mbit * 1_000_000 / 8
