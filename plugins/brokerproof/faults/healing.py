@@ -1,4 +1,4 @@
-"""Healing: faults are undone on time or at the end, and the cluster settles."""
+"""Healing undoes faults on time or at the end of the load, and waits until the cluster has settled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Healing:
         self._stage, self._injections, self._copies = stage, injections, copies
 
     def heal(self, fault: Fault) -> Course[None]:
-        """Heal one fault, and wait for its recovery, but at most `_HEAL_TIMEOUT_S` seconds. Raises DeadlineError."""
+        """Heal one fault, and wait for its recovery.
+
+        Raises DeadlineError if the recovery takes longer than `_HEAL_TIMEOUT_S` seconds.
+        """
         yield from self._begin_healing(fault)
         yield from self._await_recovery(fault, timeout_s=_HEAL_TIMEOUT_S)
 
@@ -94,10 +97,10 @@ class Healing:
         return errors
 
     def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
-        """Wait until the nodes of the healed faults are healthy, and call `note` for each fault whose nodes are not.
+        """Wait until the nodes of the healed faults are healthy, at most about `_HEAL_TIMEOUT_S` seconds.
 
-        The faults take turns, and all wait at most about `_HEAL_TIMEOUT_S` seconds. In its turn, a fault may restart
-        its nodes that ended by themselves, because nodes of another fault may need them.
+        Calls `note` for each fault whose nodes are not healthy then. The faults take turns. In its turn, a fault may
+        restart its nodes that ended by themselves, because nodes of another fault may need them.
         """
         begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
         while waiting:

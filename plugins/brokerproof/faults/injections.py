@@ -1,4 +1,7 @@
-"""The faults that were injected: their targets, the states that they reached, and the nodes that they keep down."""
+"""The faults that were injected: their targets, the states that they reached, and the nodes that they keep down.
+
+A node that is kept down cannot be healthy before the fault is healed.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Traffic:
     both_ways: bool
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Return whether the fault acts on the traffic from one node or place to the other."""
+        """Return whether the fault acts on the traffic from `sender` to `receiver`."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
@@ -103,7 +103,10 @@ class LinkFaultKind(FaultKind):
 
 
 class _LastingLinkFaultKind(LinkFaultKind):
-    """The base of the kinds whose faults last until they are healed: a condition with the fault's name on the link."""
+    """The base of the kinds that put a condition on the link until the fault is healed.
+
+    The condition has the fault's name as its id.
+    """
 
     @abstractmethod
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
@@ -113,7 +116,7 @@ class _LastingLinkFaultKind(LinkFaultKind):
         require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the condition is in force, with the number of connections that it affects."""
+        """Return evidence that the condition is in force, with the number of affected connections; else None."""
         state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
         if condition is None:
@@ -219,10 +222,10 @@ def require_link(around: Surroundings) -> Network:
 
 
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
-    """Return the traffic that the fault acts on, in its direction.
+    """Return the traffic that the fault acts on, in the direction that it has.
 
-    One side is the targets and their places. The other side is all nodes and places of the regions that the fault
-    names, or of all regions if the fault names none.
+    One side is the targets and the places that consist of targets. The other side is all nodes and places of the
+    regions that the fault names, or of all regions if the fault names none.
     """
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
@@ -237,10 +240,10 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 
 
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """Return the targets and their places.
+    """Return the targets and their places, see `Topology.places`.
 
-    If all serving nodes of a region are targets, the place of its servers is added. If all nodes of a region are
-    targets, the place of its clients is added too.
+    If all serving nodes of a region are targets, the place of these nodes is added. If all nodes of a region are
+    targets, the place of the region's clients is added too.
     """
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:

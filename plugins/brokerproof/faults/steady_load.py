@@ -98,7 +98,10 @@ class SteadyLoad:
 
 
 def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) -> None:
-    """Wait until the load is steady. Raises DeadlineError, with the reason, if it does not become steady in time."""
+    """Wait until the load is steady.
+
+    Raises DeadlineError, with the reason, if it does not become steady in time, and RunError if the load ends.
+    """
     workload = stage.run.scenario.workload
     target = workload.target_rate * STEADY_SHARE
     load = SteadyLoad(target, stage.clock.monotonic_s(), max_pending=workload.client.max_pending)

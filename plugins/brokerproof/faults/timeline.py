@@ -89,8 +89,8 @@ class Timeline:
         occurs before the undo, state/early_end.json makes load and consumers end.
 
         In every case, the faults that are not permanent are healed, and state/faults_undone.json lists all problems.
-        Then the first error is raised. A fault that cannot be undone for a known reason (BrokerproofError) and a
-        cluster that does not settle in time are problems, but are not raised.
+        Then the first error is raised. But if a fault is not undone for a known reason (BrokerproofError), or if the
+        cluster does not settle in time, this is only listed as a problem.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:

@@ -30,7 +30,7 @@ class Copies:
 
 
 class CopiesRecorder:
-    """Asks where the copies are, once for all faults of the same time, and records the answers."""
+    """Asks where the copies are, with one question for all faults of the same `at_s`, and records the answers."""
 
     def __init__(self, stage: Stage, injections: Injections) -> None:
         self._stage, self._injections = stage, injections
@@ -38,7 +38,10 @@ class CopiesRecorder:
         self._asked: dict[float, Future[Copies]] = {}
 
     def begin(self, fault: Fault) -> Future[Copies]:
-        """Return the future answer where the copies are before a fault. Faults with one `at_s` share one question."""
+        """Ask where the copies are before a fault, and return the answer as a future.
+
+        Faults with the same `at_s` share one question.
+        """
         if fault.at_s not in self._asked:
             self._asked[fault.at_s] = self.ask()
         return self._asked[fault.at_s]
