@@ -13,7 +13,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Totals(StrictModel):
-    """All counts except those of anomalies."""
+    """All counts except `not_sent` and those of anomalies."""
 
     publishes: Count = Field(description="attempts to publish")
     messages: Count = Field(description="different messages that a producer tried to publish")
@@ -30,7 +30,7 @@ TOTALS = tuple(Totals.model_fields)
 
 
 class Counts(Totals):
-    """The totals, and by anomaly the number of legal and of illegal ones. An anomaly that is left out was not found."""
+    """The totals, `not_sent`, and how often each anomaly was found, legal and illegal; 0 for an absent anomaly."""
 
     # Not in `Totals`, because the history has a column for each total but not for this count.
     not_sent: Count | None = Field(

@@ -147,7 +147,10 @@ def make_topic_source(topic: str, cluster: str | None = None) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split `KIND:NAME` of a source or `METRIC:SUBJECT` of a metric at the colon. Without one, the second is empty."""
+    """Return the parts before and after the colon in `KIND:NAME` of a source or `METRIC:SUBJECT` of a metric.
+
+    If there is no colon, the second part is empty.
+    """
     first, _, second = name.partition(":")
     return first, second
 

@@ -40,7 +40,7 @@ class NodeRestarts(StrictModel):
 
 
 class BriefOutcome(StrictModel):
-    """The part of an outcome that every run has, even if its run.json cannot be read."""
+    """The fields that the outcome of every run has, even of a run whose run.json cannot be read."""
 
     run_id: str
     scenario: str

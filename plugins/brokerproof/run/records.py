@@ -467,7 +467,7 @@ class ReplicationDrains(Record):
 class UnreadablePart(StrictModel):
     """A part of a log that no reader can read although every node that should run is healthy.
 
-    `start` is its first position, and `end` the first position after it.
+    `start` is the first position of the part, and `end` the first position after the part.
     """
 
     start: Behind

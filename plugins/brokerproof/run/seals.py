@@ -1,4 +1,4 @@
-"""Seals: the files of each recorded table with their rows and checksums, written by the table's writer.
+"""Seals: lists of each recorded table's files with sizes, numbers of rows and checksums, made by the table's writer.
 
 Judging first compares tables with their seals. If a file is missing, added or changed, a sentence names it and the
 verdict is `unknown`. The checksums find accidental changes by a disk, a copy or a person. They are no signature.

@@ -1,6 +1,6 @@
 """The course of a run over time, in steps of equal length, for the charts of its page. `verify` computes it once.
 
-Judging does not use it. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
+No verdict depends on it. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
 A value is None if the step has no measured value.
 """
 

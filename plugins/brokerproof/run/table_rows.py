@@ -71,7 +71,10 @@ def collect_rows(
 
 
 def count_rows(run: Run, table: str) -> int:
-    """Return the number of rows of a table. Only the footers of its files are read. Raises RunError."""
+    """Return the number of rows of a table. Only the footers of its files are read.
+
+    Raises RunError if a file cannot be read.
+    """
     return sum(row["count"] for row in query_files(run, table, "SELECT count(*) AS count FROM recorded"))
 
 

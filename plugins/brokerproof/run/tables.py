@@ -25,7 +25,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class AttemptOutcome(StrEnum):
-    """The outcomes of an attempt to publish, as the producer knows them; `not_sent` is for a message without one."""
+    """The outcomes of an attempt to publish, as the producer knows them. `not_sent` means that there was no attempt."""
 
     ACKED = "acked"
     FAILED = "failed"

@@ -39,7 +39,7 @@ def follow_time_axis(run: Run) -> None:
 def note_wall_clock(run: Run, process: str) -> Iterator[None]:
     """Note the wall clock of this process once a second while the block runs, and at its end.
 
-    An error ends only the notes and is printed on stderr.
+    An error while noting ends the notes but not the block, and is printed on stderr.
     """
     ending = threading.Event()
 
