@@ -12,7 +12,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
 class Targets(FrozenModel):
-    """Selects the nodes that a fault acts on: by name, by cluster, region and role, or by their task at that time."""
+    """Selects the nodes that a fault acts on: by name, by cluster, region and role, or by what they do (`now`)."""
 
     nodes: list[str] = Field(default_factory=list)
     cluster: str | None = None

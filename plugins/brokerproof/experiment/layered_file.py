@@ -2,7 +2,7 @@
 
 `extends: NAME` names the file NAME.yaml in one of the searched directories. The content of the extending file is laid
 over the content of NAME.yaml. Mappings are merged key by key, at any depth. A list or a plain value replaces the value
-below, and `null` removes the key. NAME.yaml may extend a third file.
+in NAME.yaml, and `null` removes the key. NAME.yaml may extend a third file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LayeredFile:
     layers: tuple[Layer, ...]
 
     def file_of(self, field: str) -> Path:
-        """Return the file that states a field (a dotted path), the extending file if several do.
+        """Return the file that states a field (a dotted path), the first one in `layers` if several do.
 
         If no file states the field, the nearest enclosing field counts instead.
         """
@@ -56,9 +56,10 @@ def read_layered_file(path: Path, directories: Directories, *, own: Collection[s
 
 
 def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
-    """Return `content`, but with the mapping in `field` laid over the file of `directories` that it `extends`, if any.
+    """Return `content` with the mapping in `field` merged over the file in `directories` that this mapping `extends`.
 
-    `file` is the file with this content. Raises InputError if there is no such file in `directories`.
+    Without `extends`, nothing is merged. `file` is the file that `content` comes from. Raises InputError, which names
+    it, if there is no file to extend.
     """
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:

@@ -58,7 +58,7 @@ class Bound(FrozenModel):
 
 
 class ExpectedOutcome(FrozenModel):
-    """The result that the scenario expects. A scenario that is a control, to find anomalies, expects `failed`."""
+    """The result that the scenario expects. A control (a scenario that must find anomalies) expects `failed`."""
 
     verdict: Literal[Verdict.PASSED, Verdict.NO_DATA, Verdict.UNKNOWN, Verdict.FAILED] = Verdict.PASSED
     at_least: dict[Anomaly, int] = Field(default_factory=dict, description="by anomaly: the least number to be found")

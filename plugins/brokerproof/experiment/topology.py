@@ -181,8 +181,8 @@ class Topology(FrozenModel):
     def places(self) -> Mapping[str, str]:
         """{place: its region}. A place is a group of processes that connect to other regions as one.
 
-        `servers-REGION` are the region's serving nodes, if they connect to serving nodes of other regions.
-        `clients-REGION` are the clients of the workload in the region.
+        The place `servers-REGION` is the region's serving nodes when they connect to serving nodes of other regions.
+        The place `clients-REGION` is the workload's clients in the region.
         """
         return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 

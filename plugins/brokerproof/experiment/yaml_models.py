@@ -200,7 +200,7 @@ def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
     """Raises InputError for the first of `fields` that is not in `known`.
 
-    `fields` are the names below `field` in the file `path`. Without this check, a misspelt one would have no effect.
+    `fields` are the names below `field` in the file `path`. Without this check, a misspelt name would have no effect.
     """
     for name in fields:
         if name not in known:
