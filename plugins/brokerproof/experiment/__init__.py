@@ -1,5 +1,5 @@
 """The files that a user writes, scenarios and topologies, and their terms: guarantees, anomalies, metrics, verdicts.
 
-Every other package may import it. Its only I/O is reading the user's files. It must not name a messaging system, a
-runtime or a kind of fault.
+All packages may import it except `settings`, `directories`, `clock` and `errors`. It reads only the user's files and
+the settings. It must not name a messaging system, a runtime or a kind of fault.
 """

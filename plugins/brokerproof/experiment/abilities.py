@@ -1,10 +1,10 @@
 """Abilities: things that some messaging systems can do and others cannot.
 
-Metrics, anomalies and kinds of faults name the ability that they need. `systems/abilities.py` finds the abilities that
-a system proves by its methods. The system declares its other abilities.
+Each metric, anomaly and kind of fault names the ability that it needs, if any. `systems/abilities.py` finds the
+abilities that a system has because of its methods. The system declares its other abilities.
 
-If the system lacks the ability of a metric or an anomaly, no step waits for it or measures it. Every report shows it as
-"not applicable", never as `passed`. A scenario that names it is refused before the run.
+If the system lacks the ability that a metric or an anomaly needs, no step waits for or measures that metric or anomaly.
+Every report shows it as "not applicable", never as `passed`. A scenario that names it is refused before the run.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
 class Targets(FrozenModel):
-    """The nodes that a fault acts on: by name, by cluster, region and role, or by what they do at the injection."""
+    """Selects the nodes that a fault acts on: by name, by cluster, region and role, or by what they do (`now`)."""
 
     nodes: list[str] = Field(default_factory=list)
     cluster: str | None = None
@@ -43,7 +43,7 @@ class Targets(FrozenModel):
 
 
 class Direction(StrEnum):
-    """The direction of the traffic that a fault of the link changes."""
+    """The directions of traffic that a fault of the link can change."""
 
     BOTH = "both"
     FROM_TARGETS = "from_targets"
@@ -51,7 +51,7 @@ class Direction(StrEnum):
 
 
 class LinkChange(FrozenModel):
-    """The traffic between the targets and other regions that a fault of the link changes, and by how much."""
+    """What a fault of the link does: which traffic between the targets and other regions changes, and by how much."""
 
     regions: list[str] = Field(default_factory=list, description="the other regions; all of them by default")
     direction: Direction = Direction.BOTH
@@ -94,7 +94,7 @@ class When(FrozenModel):
 
     @property
     def earlier_fault(self) -> tuple[str, str]:
-        """Return (field, fault): the condition's field, `unhealthy` or `rereplicated`, and the fault that it names."""
+        """The condition's field, `unhealthy` or `rereplicated`, and the name of the earlier fault in that field."""
         return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
 
 

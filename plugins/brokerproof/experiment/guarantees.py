@@ -1,6 +1,6 @@
-"""The anomalies: the suite that judges each one, and the guarantees under which it is illegal.
+"""The guarantees, and one table of all anomalies: the suite of each anomaly, and when the anomaly is illegal.
 
-`verify`, the Great Expectations suites, the history and the docs all read this one table.
+`verify`, the Great Expectations suites, the history and the docs all read this table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brokerproof.experiment.abilities import Ability
 
 
 class Guarantee(StrEnum):
-    """The promise of a scenario's configuration."""
+    """The guarantees that a scenario's configuration can promise."""
 
     AT_MOST_ONCE = "at_most_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -21,7 +21,7 @@ class Guarantee(StrEnum):
 
 
 class SubscriptionType(StrEnum):
-    """How a subscription shares messages among its consumers."""
+    """The ways in which a subscription shares messages among its consumers."""
 
     EXCLUSIVE = "exclusive"
     FAILOVER = "failover"
@@ -30,12 +30,12 @@ class SubscriptionType(StrEnum):
 
     @property
     def keeps_order_per_key(self) -> bool:
-        """Whether messages of one key reach the subscription in order."""
+        """Whether a subscription of this type receives the messages of one key in order."""
         return self is not SubscriptionType.SHARED
 
 
 class Suite(StrEnum):
-    """The five suites of expectations/."""
+    """The five suites that come with Brokerproof, each a file in expectations/."""
 
     COMPLETENESS = "completeness"
     UNIQUENESS = "uniqueness"
@@ -45,7 +45,7 @@ class Suite(StrEnum):
 
 
 class Anomaly(StrEnum):
-    """One message, or position, that breaks a rule. `facts` describes the rule."""
+    """The kinds of anomaly: ways in which a message or a position can break a rule."""
 
     LOST = "lost"
     NOT_REPLICATED = "not_replicated"
@@ -74,7 +74,10 @@ class Anomaly(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AnomalyFacts:
-    """All facts about one anomaly, except the query that finds it: `sql/anomalies/NAME.sql` of the judging package."""
+    """All facts about one anomaly, except the query that finds it.
+
+    The query is `messages/sql/anomalies/NAME.sql` in the judging package.
+    """
 
     suite: Suite
     # The words that complete the sentence "such a message …".
@@ -276,10 +279,10 @@ def is_illegal(
     *,
     tightened: Iterable[Anomaly] = (),
 ) -> bool:
-    """Whether the anomaly breaks the guarantee.
+    """Whether the anomaly is illegal: forbidden by the guarantee, or contained in `tightened`.
 
     `subscription` is the type of the subscription that the anomaly was found at, None for a log. A shared subscription
-    promises no order of delivery under any guarantee. `tightened` comes from the scenario and overrides the guarantee.
+    promises no order of delivery under any guarantee. `tightened` are the anomalies that the scenario makes illegal.
     """
     if anomaly in tightened:
         return True

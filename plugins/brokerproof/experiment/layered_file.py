@@ -1,8 +1,8 @@
 """YAML files that extend another file and state only the difference.
 
 `extends: NAME` names the file NAME.yaml in one of the searched directories. The content of the extending file is laid
-over the content of NAME. Mappings are merged key by key, at any depth. A list or a plain value replaces the value of
-NAME, and `null` removes the key. NAME may extend a third file.
+over the content of NAME.yaml. Mappings are merged key by key, at any depth. A list or a plain value replaces the value
+in NAME.yaml, and `null` removes the key. NAME.yaml may extend a third file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXTENDS = "extends"
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One file, with only the content that it states itself."""
+    """One file, with only its own content."""
 
     path: Path
     content: Mapping[str, Any]
@@ -29,19 +29,25 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class LayeredFile:
-    """A file merged with those that it extends. `layers` has each file, with the extending file first."""
+    """A file merged with the files that it extends. `layers` has one layer per file, the extending file first."""
 
     content: dict[str, Any]
     layers: tuple[Layer, ...]
 
     def file_of(self, field: str) -> Path:
-        """Return the file that states a field (a dotted path). If no file does, the nearest field above counts."""
+        """Return the file that states a field (a dotted path), the first one in `layers` if several do.
+
+        If no file states the field, the nearest enclosing field counts instead.
+        """
         names = field.split(".")
         return max(self.layers, key=lambda layer: _count_found(layer.content, names)).path
 
 
 def read_layered_file(path: Path, directories: Directories, *, own: Collection[str] = ()) -> LayeredFile:
-    """Return the file at `path` merged with those that it extends. Fields in `own` come only from the file itself."""
+    """Return the file at `path` merged with the files that it extends.
+
+    Fields named in `own` come only from the file itself. Raises InputError for a missing or invalid file or a circle.
+    """
     layers = _read_layers(path, directories, own)
     content: dict[str, Any] = {}
     for layer in reversed(layers):
@@ -50,7 +56,11 @@ def read_layered_file(path: Path, directories: Directories, *, own: Collection[s
 
 
 def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
-    """Return the `content` of `file`. If `field` extends a file of `directories`, the field is laid over that file."""
+    """Return `content` with the mapping in `field` merged over the file in `directories` that this mapping `extends`.
+
+    Without `extends`, nothing is merged. `file` is the file that `content` comes from. Raises InputError, which names
+    it, if there is no file to extend.
+    """
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
         return dict(content)
@@ -60,7 +70,10 @@ def extend_field(content: Mapping[str, Any], field: str, directories: Directorie
 
 
 def merge_mappings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `above` laid over `below`. The keys of `below` keep their order and come first."""
+    """Return `below` with the values of `above` in it, merged at any depth; None in `above` removes a key.
+
+    The keys of `below` keep their order and come first.
+    """
     merged = dict(below)
     for key, value in above.items():
         if value is None and key in merged:
@@ -84,7 +97,10 @@ def _read_layers(path: Path, directories: Directories, own: Collection[str]) -> 
 
 
 def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Path | None:
-    """Return the file that the last of `paths` extends, or None. Raises InputError for a circle."""
+    """Return the file called `name`, which the last of `paths` extends; None if `name` is None.
+
+    Raises InputError if there is no such file, or if it is one of `paths`.
+    """
     if name is None:
         return None
     found = _find_file(name, directories, file=paths[-1], field=_EXTENDS)
@@ -97,7 +113,7 @@ def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Pa
 
 
 def _find_file(name: Any, directories: Directories, *, file: Path, field: str) -> Path:
-    """Return the file with a name. Raises InputError, for `field` of `file`, if there is none."""
+    """Return the path of the file called `name`. Raises InputError, for `field` of `file`, if there is no such file."""
     found = directories.find(name) if isinstance(name, str) else None
     if found is None:
         searched = " or ".join(dict.fromkeys(f"{path.name}/" for path in directories.paths))

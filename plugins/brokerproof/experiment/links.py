@@ -11,7 +11,7 @@ from brokerproof.experiment.yaml_models import FrozenModel
 
 
 class LinkQuality(FrozenModel):
-    """Delay, jitter and bandwidth in one direction."""
+    """The delay, jitter and bandwidth of traffic in one direction."""
 
     delay_ms: float = Field(0, ge=0, le=60_000, description="one way")
     jitter_ms: float = Field(0, ge=0, description="the delay varies by at most this value, with equal probability")

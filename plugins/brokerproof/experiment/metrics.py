@@ -1,6 +1,6 @@
 """The metrics of placement and recovery, in one table.
 
-Judging measures them. The suites, the scenarios' bounds, the comparison of runs and the docs read this table.
+Judging measures these metrics. The suites, the scenarios' bounds, the comparison of runs and the docs read the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HELD_SHARE = 0.9
 
 
 class Worse(StrEnum):
-    """The direction in which a value gets worse."""
+    """Whether a higher or a lower value of a metric is worse."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -54,7 +54,7 @@ class Metric:
 
     @property
     def is_per_fault(self) -> bool:
-        """Whether it has one value per fault, or one value per fault that destroys data."""
+        """Whether the metric has one value for each fault, or for each fault that destroys data."""
         return self.subject in ("fault", "destroying fault")
 
 

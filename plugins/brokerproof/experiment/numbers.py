@@ -11,9 +11,9 @@ NOTHING = "–"
 
 
 def format_value(value: float | None, unit: str = "", *, sign: str = "") -> str:
-    """Return a value with three significant digits, or without decimals if it is whole or at least 100; None is `–`.
+    """Return a value with three significant digits, or without decimals if it is whole or at least 100; `–` for None.
 
-    With `+` as `sign`, a positive value is written with its sign, too.
+    If `sign` is `+`, a positive value gets a plus sign.
     """
     if value is None:
         return NOTHING
@@ -23,9 +23,9 @@ def format_value(value: float | None, unit: str = "", *, sign: str = "") -> str:
 
 
 def format_exactly(value: float | str, unit: str = "") -> str:
-    """Return a value with six significant digits, so that a value that just breaks its bound does not look equal to it.
+    """Return a value with six significant digits, so that a value just outside its bound does not look equal to it.
 
-    The value may be a word such as `Infinity`, because JSON has no such number.
+    The value may be a text such as `Infinity`, because JSON has no such number.
     """
     number = float(value)
     return f"{f'{number:,.0f}' if number.is_integer() else f'{number:,.6g}'} {unit}".rstrip()
@@ -38,18 +38,18 @@ def format_bounds(
     *,
     write: Callable[[Any, str], str] = format_value,
 ) -> list[str]:
-    """Return the bounds that are set, as `at least 5 s` and `at most 90 s`."""
+    """Return one text for each bound that is not None, such as `at least 5 s` and `at most 90 s`."""
     bounds = (("at least", least), ("at most", greatest))
     return [f"{words} {write(bound, unit)}" for words, bound in bounds if bound is not None]
 
 
 def format_count(count: int | None) -> str:
-    """Return a count with thousands separators; None is `–`."""
+    """Return a count with thousands separators; `–` for None."""
     return NOTHING if count is None else f"{count:,}"
 
 
 def format_seconds(seconds: float | None) -> str:
-    """Return a duration as `0.32 s`, `49.3 s` or `4 min 6 s`; None is `–`."""
+    """Return a duration as `0.32 s`, `49.3 s` or `4 min 6 s`; `–` for None."""
     if seconds is None:
         return NOTHING
     if seconds < 10:
@@ -66,7 +66,7 @@ def format_time(at_us: int) -> str:
 
 
 def format_short_time(microseconds: int) -> str:
-    """Return a duration in the life of a message, which may be short, as `0.4 ms`, `12 ms` or `3.2 s`."""
+    """Return a duration as `0.4 ms`, `12 ms` or `3.2 s`, for the life of a message."""
     ms = microseconds / 1000
     if abs(ms) < 10:
         return f"{ms:.1f} ms"

@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 
 class Phases(FrozenModel):
-    """The lengths of the three phases. The steady phase begins when the load has reached its rate."""
+    """The lengths of the three phases, in seconds. The steady phase begins when the load has reached its rate."""
 
     steady_s: float = Field(20, gt=0)
     impact_s: float = Field(60, gt=0)
@@ -58,7 +58,7 @@ class Bound(FrozenModel):
 
 
 class ExpectedOutcome(FrozenModel):
-    """The result that meets the scenario. A control, which must find anomalies, expects `failed`."""
+    """The result that the scenario expects. A control (a scenario that must find anomalies) expects `failed`."""
 
     verdict: Literal[Verdict.PASSED, Verdict.NO_DATA, Verdict.UNKNOWN, Verdict.FAILED] = Verdict.PASSED
     at_least: dict[Anomaly, int] = Field(default_factory=dict, description="by anomaly: the least number to be found")
@@ -76,7 +76,7 @@ class ExpectedOutcome(FrozenModel):
 
 
 class Loosened(FrozenModel):
-    """The messages for which an anomaly is legal: each message that matches every given field."""
+    """The messages for which a loosened anomaly is legal: each message that matches all fields that are given."""
 
     outcome: Literal["acked", "failed", "unknown"] | None = Field(None, description="what came of the attempts")
     home: str | None = Field(None, description="the cluster that it was published to")
@@ -91,7 +91,7 @@ class ExpectedOwner(FrozenModel):
 
     @property
     def by_phase(self) -> dict[Phase, str]:
-        """The region by phase, for the phases that name one."""
+        """{phase: region} for the phases for which the scenario names a region."""
         regions = {Phase.STEADY: self.steady, Phase.RECOVERY: self.recovery}
         return {phase: region for phase, region in regions.items() if region is not None}
 
@@ -122,7 +122,7 @@ class RegressionRule(FrozenModel):
         return tolerances
 
     def find_tolerance(self, metric: str) -> float:
-        """Return the metric's own tolerance, or else the one for all metrics."""
+        """Return the tolerance given for this metric, or else `tolerance`."""
         return self.tolerances.get(metric, self.tolerance)
 
 
@@ -273,12 +273,12 @@ class Scenario(FrozenModel):
         return self
 
     def bound(self, metric: str, subject: str) -> Bound | None:
-        """Return the bound of `metric/subject`. If there is none, return the bound of the whole metric, or None."""
+        """Return the bound given for `metric/subject`, or else the bound given for `metric`; None without either."""
         return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
 
 
 def _require_metrics(keys: Iterable[str]) -> None:
-    """Raises InputError for the first key, written `metric` or `metric/subject`, whose metric does not exist."""
+    """Raises InputError for the first key whose metric does not exist. A key is `metric` or `metric/subject`."""
     for key in keys:
         metric = key.split("/")[0]
         if metric not in METRICS:

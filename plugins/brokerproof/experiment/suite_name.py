@@ -1,4 +1,4 @@
-"""Names of suites: the five that judge every run, and those of a user's own suite files."""
+"""The rule for the names of suites, the shipped ones and the users' own: an identifier that is no step's name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STEPS = (
 
 
 def is_suite_name(name: str) -> bool:
-    """Whether a suite may have the name: an identifier that is not one of `STEPS`."""
+    """Whether a suite may have this name: whether it is an identifier and not one of `STEPS`."""
     return bool(re.fullmatch(IDENTIFIER, name)) and name not in STEPS
 
 
 def check_suite_name(name: str, file: str) -> None:
-    """Raises InputError, which names the file, if no suite may have the name."""
+    """Raises InputError, which names `file`, if no suite may have this name."""
     if name in STEPS:
         raise InputError(f"a suite cannot be called `{name}`, as a task is", file=file, remedy="rename the file")
     if not is_suite_name(name):

@@ -1,6 +1,6 @@
 """A topology: the clusters, their regions and nodes, the links between regions, and policies.
 
-The messaging system defines the roles and policies that exist. It also reads and checks them.
+The messaging system defines, reads and checks roles and policies.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAME = r"^[a-z][a-z0-9-]*$"
 
 
 class Restart(FrozenModel):
-    """How a service manager restarts a node: `after_s` seconds after each time that the node ended by itself.
+    """The service manager of a node. It starts the node `after_s` seconds after each time that the node ends by itself.
 
-    `restart: false` means no service manager.
+    `restart: false` in the file means no service manager.
     """
 
     after_s: float | None = Field(
@@ -62,7 +62,7 @@ class Node(FrozenModel):
 
 
 class Cluster(FrozenModel):
-    """One cluster: its nodes by name, and the policies that its messaging system defines as further fields."""
+    """One cluster: its nodes by name, and its policies, which are further fields that the messaging system defines."""
 
     # The system reads and checks the other fields.
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -71,11 +71,11 @@ class Cluster(FrozenModel):
 
     @property
     def policies(self) -> Mapping[str, Any]:
-        """All fields except `nodes`, as the file has them."""
+        """All fields of the cluster except `nodes`, unchanged."""
         return self.model_extra or {}
 
     def names(self, *, role: str | None = None, region: str | None = None) -> list[str]:
-        """Return the names of the nodes with this role and this region; None matches all."""
+        """Return the names of the nodes with this role in this region. None means any role or any region."""
         return [
             name
             for name, node in self.nodes.items()
@@ -169,7 +169,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def node_fields(self) -> Mapping[str, str]:
-        """By node, the dotted path of the field that describes the node in the file."""
+        """{node: dotted path of the field that describes the node in the file}, those of `shared_metadata` first."""
         own = {
             name: f"clusters.{cluster_name}.nodes.{name}"
             for cluster_name, cluster in self.clusters.items()
@@ -179,10 +179,10 @@ class Topology(FrozenModel):
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """By name, the region of each place from which connections lead to other regions.
+        """{place: its region}. A place is a group of processes that connect to other regions as one.
 
-        `servers-REGION` is the place of the region's serving nodes for connections to other serving nodes.
-        `clients-REGION` is the place of the workload's clients in the region.
+        The place `servers-REGION` is the region's serving nodes when they connect to serving nodes of other regions.
+        The place `clients-REGION` is the workload's clients in the region.
         """
         return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 
@@ -194,7 +194,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def restarted_after_s(self) -> Mapping[str, float]:
-        """By node, the seconds until its service manager restarts it. Nodes without a service manager are left out."""
+        """{node: seconds until its service manager restarts it}. Nodes without a service manager are left out."""
         return {
             name: node.restart.after_s
             for name, node in self.nodes.items()
@@ -215,7 +215,7 @@ class Topology(FrozenModel):
 
 
 def name_servers_place(region: str) -> str:
-    """Return the place from which a region's serving nodes connect to the serving nodes of other regions."""
+    """Return the name of the place of a region's serving nodes, see `Topology.places`."""
     return f"servers-{region}"
 
 
@@ -230,9 +230,10 @@ def read_topology(
     *,
     check: Callable[[Topology], Topology] = lambda topology: topology,
 ) -> Topology:
-    """Return the topology in the file `name.yaml`, merged with the files that it extends. Raises InputError.
+    """Return the topology in the file `name.yaml`, merged with the files that it extends.
 
-    `overrides` replaces values by dotted path. `check` may then fill in defaults, or raise InputError for a field.
+    `overrides` replaces values by dotted path. After that, `check` may fill in defaults, or raise InputError for a
+    field. Raises InputError for the first mistake, with the file that states the field.
     """
     path = directories.find(name)
     if path is None:

@@ -1,4 +1,4 @@
-"""The verdicts, and how they are merged."""
+"""The verdicts, their order, and how several verdicts are merged into one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What the evidence proves about a run, a suite or an expectation."""
+    """The verdicts on a run, a suite or an expectation, from the least to the most severe."""
 
     # Only for a suite or an expectation that needs an ability which the system lacks, never for a run.
     NOT_APPLICABLE = "not_applicable"
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
 
     @property
     def severity(self) -> int:
-        """The verdict's rank in the order above, from 0 for `not_applicable` to 4 for `failed`."""
+        """The verdict's rank by severity, from 0 for `not_applicable` to 4 for `failed`."""
         return list(Verdict).index(self)
 
 
@@ -29,5 +29,5 @@ DECISIVE = (Verdict.PASSED, Verdict.FAILED)
 
 
 def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the most severe verdict: failed > unknown > no_data > passed > not_applicable. Without any: `no_data`."""
+    """Return the most severe verdict: failed > unknown > no_data > passed > not_applicable; `no_data` without any."""
     return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NO_DATA)

@@ -13,7 +13,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
 class ClientSettings(FrozenModel):
-    """The settings that the clients of every messaging system have. A system's own model adds its further settings."""
+    """The settings that the clients of every messaging system have. A system's own model adds further settings."""
 
     operation_timeout_s: int = Field(
         30, ge=1, description="the client gives a lookup, a subscribe or the creation of a producer up after this time"
@@ -26,12 +26,15 @@ class ClientSettings(FrozenModel):
 
     @property
     def mixed_keys_remedy(self) -> str | None:
-        """The remedy that keeps different keys in different batches. None if different keys never share a batch."""
+        """Advice to the user on how to keep different keys in different batches.
+
+        None if no batch holds messages of different keys.
+        """
         return None
 
 
 class Client(ClientSettings):
-    """Settings of the clients. The messaging system defines further fields."""
+    """The clients' settings as a scenario has them, including fields that only the messaging system knows."""
 
     # The system reads and checks the other fields.
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -46,7 +49,7 @@ class Move(FrozenModel):
 
 
 class Subscription(FrozenModel):
-    """A subscription and its consumers."""
+    """A subscription: its type, its consumers, and the clusters on which they subscribe."""
 
     name: str = Field(pattern=IDENTIFIER)
     type: SubscriptionType = SubscriptionType.FAILOVER
@@ -74,11 +77,11 @@ class Subscription(FrozenModel):
         return self
 
     def find_home(self, topology: Topology) -> str:
-        """Return the cluster on which it is created, by default the topology's first one."""
+        """Return the cluster on which the subscription is created, by default the topology's first cluster."""
         return self.cluster or next(iter(topology.clusters))
 
     def list_clusters(self, topology: Topology) -> list[str]:
-        """Return the clusters on which it has consumers: its home, then the one that it moves to."""
+        """Return the clusters on which the subscription has consumers: its home, and one that it moves to, if any."""
         return [self.find_home(topology), *([self.moves.to] if self.moves else [])]
 
 
@@ -116,18 +119,18 @@ class Workload(FrozenModel):
 
     @property
     def producer_count(self) -> int:
-        """The number of producers of all clusters together."""
+        """The number of all producers, on all clusters together."""
         return self.producers * max(1, len(self.produce_on))
 
     @property
     def target_rate(self) -> float:
-        """The messages per second that all producers of all clusters together have to publish."""
+        """The messages per second that all producers have to publish, on all clusters together."""
         return float(self.rate * max(1, len(self.produce_on)))
 
     def list_partitions(self) -> list[int]:
-        """Return the topic's partitions by their numbers in the tables; [-1] for a topic without partitions."""
+        """Return the numbers of the topic's partitions, as in the tables; [-1] for a topic without partitions."""
         return list(range(self.partitions)) or [-1]
 
     def list_homes(self, topology: Topology) -> list[str]:
-        """Return the clusters that producers publish to, by default the topology's first one."""
+        """Return the clusters that producers publish to, by default only the topology's first cluster."""
         return self.produce_on or list(topology.clusters)[:1]

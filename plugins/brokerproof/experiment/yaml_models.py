@@ -1,4 +1,4 @@
-"""Reads YAML files into pydantic models. The first mistake raises an InputError with file, field and remedy."""
+"""Reads YAML files into pydantic models. The first mistake in a file raises InputError with file, field and remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEEPEST = 100
 
 
 class FrozenModel(BaseModel):
-    """Base of every model that is read from a user's file. It is frozen and refuses unknown fields."""
+    """Base of the models of users' files and of the link process's messages. Frozen; refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,7 +32,7 @@ Model = TypeVar("Model", bound=FrozenModel)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file. Raises InputError if the file cannot be read or holds something else."""
+    """Return the mapping in a YAML file. Raises InputError if the file cannot be read or its content is no mapping."""
     try:
         content = _load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def _measure_depth(text: str) -> int:
 
 
 def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model:
-    """Return `content` as a `model`. Raises InputError, which names `file`, for the first mistake."""
+    """Return `content` as a `model`. Raises InputError, which names `file` and the field, for the first mistake."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -95,10 +95,10 @@ def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model
 
 
 def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *, source: str) -> dict[str, Any]:
-    """Return `content` with values replaced by dotted path, as in `{"workload.rate": 2000}`.
+    """Return a copy of `content` in which `overrides`, such as `{"workload.rate": 2000}`, replace values.
 
-    A path leads through mappings and, by index, through items of lists. It may add a key to a mapping, but not an item
-    to a list. Raises InputError, which names `source` as its file, for an unusable path.
+    A dotted path leads through mappings and, by index, through items of lists. It may add a key to a mapping, but not
+    an item to a list. Raises InputError, which names `source` as the file, for an unusable path.
     """
     result = _copy(content)
     for path, value in overrides.items():
@@ -121,21 +121,24 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def suggest_file(name: str, directories: Directories) -> str:
-    """Return a remedy for an unknown file: the most similar name, or the way to include the shipped file."""
+    """Return a remedy for an unknown file: a similar name, or how to include the shipped file if it is left out."""
     if directories.has_left_out(name):
         return f"it is a shipped one: let {directories.variable} end with `:`"
     return suggest_name(name, directories.list_files())
 
 
 def _copy(value: Any) -> Any:
-    """Return a copy in which no two places share a value, as an anchor of YAML and its aliases do."""
+    """Return a deep copy. An anchor of YAML and its aliases share one value; in the copy, each has its own."""
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _step_into(container: Any, name: str) -> Any:
-    """Return the value at `name`. In a mapping, a missing value becomes an empty mapping."""
+    """Return the value at `name`, a key or an index. If a key is missing, add an empty mapping for it.
+
+    Raises InputError if `container` is a plain value, or if the list has no such index.
+    """
     if isinstance(container, dict):
         if container.get(name) is None:
             container[name] = {}
@@ -175,7 +178,7 @@ def _suggest_remedy(model: type[FrozenModel], error: Mapping[str, Any]) -> str:
 
 
 def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Return the field names of the model that is nested in `model` at `location`."""
+    """Return the names of the fields at `location`, a path of keys and indexes inside `model`; empty if unknown."""
     schema: dict[str, Any] = model.model_json_schema()
     definitions = schema.get("$defs", {})
 
@@ -195,9 +198,9 @@ def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]
 
 
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
-    """Raises InputError for the first unknown name in `fields`, which are below `field` in the file `path`.
+    """Raises InputError for the first of `fields` that is not in `known`.
 
-    Without this check, a misspelt field would silently have no effect.
+    `fields` are the names below `field` in the file `path`. Without this check, a misspelt name would have no effect.
     """
     for name in fields:
         if name not in known:

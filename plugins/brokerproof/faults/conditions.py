@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 def await_condition(stage: Stage, injections: Injections, fault: Fault, when: When) -> Course[None]:
-    """Wait for the condition of a fault. Raises DeadlineError after the condition's `within_s` seconds."""
+    """Wait until the earlier fault in the condition `when` has taken effect, and then until the condition is true.
+
+    Raises DeadlineError if one of these two waits takes longer than `when.within_s` seconds.
+    """
     condition, earlier = when.earlier_fault
     log.info("%s waits until %s is %s", fault.name, earlier, condition)
     late_at = stage.clock.now_us() + int(when.within_s * 1e6)
@@ -35,7 +38,10 @@ def await_condition(stage: Stage, injections: Injections, fault: Fault, when: Wh
 
 
 def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> Callable[[], bool]:
-    """Return the condition that all these nodes have been unhealthy for `for_s` seconds."""
+    """Return a function that tests whether none of the nodes has been healthy in the last `for_s` seconds.
+
+    These seconds begin at this call at the earliest.
+    """
     specs = [stage.specs[name] for name in nodes]
     since = stage.clock.monotonic_s()
 
@@ -52,7 +58,8 @@ def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> C
 def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
     """Return whether no segment is held by a dead node of `nodes`, and no segment lacks a copy.
 
-    Both are checked, because a system may notice a dead node only when its session ends, 30 s later.
+    Both are checked, because a system may notice a node's death only when the node's session ends, 30 s later. If the
+    cluster does not answer, the result is False.
     """
     observation = stage.observation
     dead = {name for name in nodes if not stage.runtime.is_alive(name)}

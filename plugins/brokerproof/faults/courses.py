@@ -1,8 +1,8 @@
 """Courses: sequences of events that advance in turns on one thread.
 
-A course is a generator. It yields conditions, and goes on once the last one is true. Long work runs on another thread,
-and the course waits for the end of that work. So one thread owns the state of all courses, and no course delays
-another. A test with its own clock and pool gets the same order every time.
+A course is a generator. It yields a condition, which is a function, and goes on once the function returns True. Long
+work runs on another thread, and the course waits for the end of that work. So one thread owns the state of all courses,
+and no course delays another. A test with its own clock and pool gets the same order every time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TICK_S = 0.01
 
 
 def run_courses(courses: Iterable[Course[Any]], clock: Clock) -> None:
-    """Run courses until all have ended. The first exception of a course or a condition closes all courses."""
+    """Run courses until all have ended. The first exception of a course or condition ends all courses and is raised."""
     waiting: dict[Course[Any], Condition] = dict.fromkeys(courses, lambda: True)
     try:
         while waiting:
@@ -43,7 +43,7 @@ def run_courses(courses: Iterable[Course[Any]], clock: Clock) -> None:
 
 
 class CourseWaits:
-    """The conditions that a course can wait for, and the work that it begins on other threads."""
+    """The ways in which a course can wait, and the work that courses began on other threads."""
 
     def __init__(self, clock: Clock, pool: Executor) -> None:
         self._clock, self._pool = clock, pool
@@ -61,7 +61,7 @@ class CourseWaits:
         return future
 
     def wait_until(self, moment_us: int) -> Course[None]:
-        """Wait until a moment, in microseconds since the epoch."""
+        """Wait until the time `moment_us`, in microseconds since the epoch."""
         yield lambda: self._clock.now_us() >= moment_us
 
     def do(self, act: Callable[[], T]) -> Course[T]:
@@ -71,10 +71,11 @@ class CourseWaits:
         return future.result()
 
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
-        """Call `ask` on another thread, `every_s` seconds apart, until its answer counts as true. Returns the answer.
+        """Call `ask` on another thread until its answer counts as true, and return this answer.
 
-        Raises DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes the error's
-        sentence "waited N s for …". Exceptions of `ask` are raised.
+        The next call follows `every_s` seconds after an answer. Raises DeadlineError after `timeout_s` seconds, even
+        if `ask` has not returned. `what` completes the error's sentence "waited N s for …". Exceptions of `ask` are
+        raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:
@@ -87,5 +88,5 @@ class CourseWaits:
             yield self._make_condition(None, self._clock.monotonic_s() + every_s)
 
     def _make_condition(self, future: Future[Any] | None, moment_s: float) -> Condition:
-        """Return a condition: `future` is given and has ended, or the monotonic clock has reached `moment_s`."""
+        """Return a condition that is true once `future`, if given, has ended or the monotonic time is `moment_s`."""
         return lambda: (future is not None and future.done()) or self._clock.monotonic_s() >= moment_s

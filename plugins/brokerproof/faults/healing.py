@@ -1,4 +1,4 @@
-"""Healing: faults are undone on time or at the end, and the cluster settles."""
+"""Healing undoes faults on time or at the end of the load, and waits until the cluster has settled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Healing:
         self._stage, self._injections, self._copies = stage, injections, copies
 
     def heal(self, fault: Fault) -> Course[None]:
-        """Heal one fault, and wait for its recovery. Raises DeadlineError if it does not recover in time."""
+        """Heal one fault, and wait for its recovery.
+
+        Raises DeadlineError if the recovery takes longer than `_HEAL_TIMEOUT_S` seconds.
+        """
         yield from self._begin_healing(fault)
         yield from self._await_recovery(fault, timeout_s=_HEAL_TIMEOUT_S)
 
@@ -63,10 +66,11 @@ class Healing:
         return f"the nodes of {fault.name} to be healthy again: {', '.join(self._injections.targets[fault.name])}"
 
     def undo(self) -> list[Exception]:
-        """Heal the injected faults that are not permanent, the last one first. Returns the errors of faults not undone.
+        """Heal the injected faults that are not permanent, in the reverse order of the scenario, and await recovery.
 
-        All faults are healed before the wait for recoveries begins, because a node may need nodes of another fault,
-        for example for a majority. After an exception of any type, the other faults are still healed.
+        Returns one error for each fault that was not undone. All faults are healed before the wait for recoveries
+        begins, because a node may need nodes of another fault, for example for a majority. After an exception of any
+        type, the other faults are still healed.
         """
         errors: list[Exception] = []
         healing: list[Fault] = []
@@ -93,10 +97,10 @@ class Healing:
         return errors
 
     def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
-        """Wait until the nodes of healed faults are healthy, and call `note` for each fault whose nodes are not.
+        """Wait until the nodes of the healed faults are healthy, at most about `_HEAL_TIMEOUT_S` seconds.
 
-        The faults take turns. A turn also restarts nodes of its fault that ended by themselves, because nodes of
-        another fault may need them.
+        Calls `note` for each fault whose nodes are not healthy then. The faults take turns. In its turn, a fault may
+        restart its nodes that ended by themselves, because nodes of another fault may need them.
         """
         begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
         while waiting:
@@ -117,7 +121,8 @@ class Healing:
     def settle(self) -> list[Exception]:
         """Check that the network between the regions and the service manager still run, and wait for missing copies.
 
-        It waits only if missing copies can come back. Then it records where the copies are. Returns all errors.
+        There is no wait if missing copies cannot come back. In the end, the places of the copies are recorded. Returns
+        all errors; the list is empty if there are none.
         """
         errors: list[Exception] = []
 
@@ -141,7 +146,10 @@ class Healing:
         return errors
 
     def find_disturbance(self) -> list[Exception]:
-        """Return [error] if a node may have been ended from outside the run; [] if not, or if that is unknown."""
+        """Return a list with one error if something outside the run, such as a person, may have ended a node.
+
+        The list is empty if no node was ended from outside, or if the runtime cannot find that out.
+        """
         if isinstance(self._stage.runtime, SeesOthersActs):
             try:
                 self._stage.runtime.check_nobody_interfered()
@@ -166,7 +174,7 @@ class Healing:
         )
 
     def _expects_repair(self) -> bool:
-        """Return whether missing copies come back, because the system makes new ones or no fault keeps nodes down."""
+        """Return whether missing copies can come back: the system makes new copies, or no fault keeps nodes down."""
         repairs = Ability.REPAIR in find_abilities(self._stage.system)
         return repairs or not self._injections.list_targets_in_force()
 

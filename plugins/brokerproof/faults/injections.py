@@ -1,4 +1,7 @@
-"""The faults that were injected: their targets, the states that they reached, and the nodes that they keep down."""
+"""The faults that were injected: their targets, the states that they reached, and the nodes that they keep down.
+
+A node that is kept down cannot be healthy before the fault is healed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from brokerproof.run.tables import FaultState
 
 
 class Injections:
-    """Writes every change of a fault's state, and remembers the states that each fault has reached."""
+    """Records every state that a fault reaches, and remembers it."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -23,7 +26,7 @@ class Injections:
         return fault in self._reached[state]
 
     def record(self, fault: Fault, state: FaultState, evidence: str) -> None:
-        """Write a fault's change to a state in the table `faults` and in the live status."""
+        """Record that a fault has reached a state, in the table `faults` and in the live status."""
         content = {
             "fault": fault.name,
             "kind": fault.kind,
@@ -36,7 +39,10 @@ class Injections:
         self._reached[state].add(fault.name)
 
     def list_targets_in_force(self, *but: str) -> list[list[str]]:
-        """Return the targets of each fault that keeps nodes down and has not recovered, without the faults `but`."""
+        """Return a list of targets for each injected fault that keeps nodes down and has not recovered.
+
+        The faults with names in `but` are left out.
+        """
         scenario = self._stage.run.scenario
         kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
         harmful = {name for name in list_harmful_faults(scenario) if not kinds[name].leaves_nodes}
@@ -47,13 +53,13 @@ class Injections:
         """Return the nodes that other faults keep down.
 
         A fault whose healing has begun keeps no node down, even if its nodes are not healthy yet. Otherwise, if two
-        faults of one node were healed at about the same time, each would leave the node's start to the other.
+        faults of one node were healed at about the same time, neither of them would start the node.
         """
         others = self.list_targets_in_force(fault.name, *self._reached[FaultState.HEALING])
         return frozenset(name for names in others for name in names)
 
     def make_surroundings(self, fault: Fault) -> Surroundings:
-        """Return what a fault's kind needs to act on its targets, with the nodes that other faults keep down now."""
+        """Return everything that the fault's kind needs to act, including the nodes that other faults keep down now."""
         stage = self._stage
         return Surroundings(
             provisioning=stage.provisioning,

@@ -1,4 +1,4 @@
-"""The base class of the kinds of fault: injection, evidence of the effect, healing, evidence of the recovery."""
+"""The base class of the kinds of fault. A kind injects and heals faults, and finds evidence of effect and recovery."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ASKED_AT_ONCE = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """A fault of a scenario, and everything that it needs to act on its targets."""
+    """One fault of a scenario, and everything that its kind needs to act on the targets."""
 
     provisioning: Provisioning
     administration: Administration
@@ -49,7 +49,7 @@ class Surroundings:
     started_again: list[str] = field(default_factory=list)
 
     def act_on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
-        """Run `act` on all targets at the same time, because a datacenter does not die node by node."""
+        """Call `act` for all targets at the same time, because a datacenter does not die node by node."""
         with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
             list(pool.map(act, names))
 
@@ -72,9 +72,10 @@ class Surroundings:
                 raise
 
     def supervise(self, names: Collection[str]) -> None:
-        """Restart nodes that ended by themselves and have no service manager, as an operator would do.
+        """Restart those of the nodes that ended by themselves, as an operator would do.
 
-        A node may end because it considers its session with its cluster lost (seen 45 s after a cut).
+        Nodes with a service manager and nodes that other faults keep down are left alone. A node may end because it
+        considers its session with its cluster lost (seen 45 s after a cut).
         """
         for name in names:
             if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):
@@ -106,7 +107,7 @@ class FaultKind(ABC):
     needs_of_runtime: ClassVar[type | None] = None
 
     def check(self, fault: Fault, topology: Topology) -> None:
-        """Raises InputError, with a field of the fault, if this kind does not support the fault's settings."""
+        """Raises InputError, which names the field, if this kind does not support the fault's settings."""
         if fault.link is not None:
             raise InputError(
                 f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"
@@ -125,7 +126,10 @@ class FaultKind(ABC):
         """Begin to undo the fault. Does not wait until the nodes are healthy."""
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that every target is healthy, except those that other faults keep down; None until then."""
+        """Return evidence that the targets are healthy; None until they are.
+
+        Targets that other faults keep down need not be healthy.
+        """
         specs = [around.specs[name] for name in targets if name not in around.kept_down]
         if not all(around.provisioning.is_healthy(spec) for spec in specs):
             return None

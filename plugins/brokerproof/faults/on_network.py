@@ -1,8 +1,9 @@
 """The kinds of fault that act on the link: on the traffic between the targets and the nodes of other regions.
 
 If the targets include all nodes of a region, the fault also acts on the region's clients. If the targets include all
-serving nodes of a region, the fault also acts on the connections that they open to serving nodes of other regions. For
-these connections, the serving nodes of a region share one address, so a fault of only some of the nodes spares them.
+serving nodes of a region, the fault also acts on the connections that these nodes open to serving nodes of other
+regions. For these connections, the serving nodes of a region share one address. So if only some serving nodes are
+targets, the fault does not act on these connections.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ _PROBE_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """The traffic that a fault acts on, between nodes and places: sender to receiver, and back if `both_ways`."""
+    """The traffic that a fault acts on: from the senders to the receivers, and back if `both_ways`.
+
+    Senders and receivers are names of nodes and of places, see `Topology.places`.
+    """
 
     senders: list[str]
     receivers: list[str]
     both_ways: bool
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Return whether the fault acts on the traffic from one node or place to the other."""
+        """Return whether the fault acts on the traffic from `sender` to `receiver`."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
@@ -83,7 +87,8 @@ class LinkFaultKind(FaultKind):
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """Return evidence that the cluster lists all affected nodes as alive, and that each reports itself healthy.
 
-        The node's own answer is not enough: a node whose session has ended reports itself healthy until it notices.
+        None until then. A node's own answer is not enough, because a node may not have noticed that its session with
+        the cluster ended. Affected nodes that ended by themselves are restarted.
         """
         traffic = select_traffic(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
@@ -98,17 +103,20 @@ class LinkFaultKind(FaultKind):
 
 
 class _LastingLinkFaultKind(LinkFaultKind):
-    """The base of the kinds that last until healed. Each puts a condition with the fault's name on the link."""
+    """The base of the kinds that put a condition on the link until the fault is healed.
+
+    The condition has the fault's name as its id.
+    """
 
     @abstractmethod
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
-        """Return the condition that is put on the link."""
+        """Return the condition that the fault puts on the link."""
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the condition is in force, with the number of connections that it affects."""
+        """Return evidence that the condition is in force, with the number of affected connections; else None."""
         state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
         if condition is None:
@@ -121,7 +129,7 @@ class _LastingLinkFaultKind(LinkFaultKind):
             require_link(around).remove(around.fault.name)
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the nodes are healthy, once the condition is removed."""
+        """Return evidence that the nodes are healthy; None while the condition is in force or a node is not healthy."""
         return None if _is_in_force(around) else super().find_recovery(around, targets)
 
 
@@ -135,7 +143,7 @@ class Partition(_LastingLinkFaultKind):
         return Condition(id=fault.name, **vars(traffic), cut=True)
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that no byte crosses the link, and that a new connection gets no answer."""
+        """Return evidence that no byte crosses the link and a new connection gets no answer; None until then."""
         condition = super().find_evidence(around, targets)
         if condition is None:
             return None
@@ -148,7 +156,7 @@ class Partition(_LastingLinkFaultKind):
         return json.dumps({**json.loads(condition), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": address})
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that a new connection gets through, and that the nodes are healthy."""
+        """Return evidence that a new connection gets through and the nodes are healthy; None until then."""
         address, let_in = _try_connection(require_link(around), select_traffic(around, targets))
         health = super().find_recovery(around, targets) if let_in else None
         return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
@@ -169,7 +177,10 @@ class Delay(_LastingLinkFaultKind):
 
 @register_fault
 class Bandwidth(_LastingLinkFaultKind):
-    """Limits the bandwidth between nodes and other regions. All their connections share one value in Mbit/s."""
+    """Limits the bandwidth between nodes and other regions.
+
+    All connections from one region to another share `bandwidth_mbit` (Mbit/s).
+    """
 
     name, done = "bandwidth", "throttled"
     changes, slows = "bandwidth_mbit", True
@@ -191,7 +202,7 @@ class Reset(LinkFaultKind):
         require_link(around).reset(around.fault.name, **vars(select_traffic(around, targets)))
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the link reset at least one connection."""
+        """Return evidence that the link reset at least one connection; None if it reset none."""
         effect = require_link(around).state().effects.get(around.fault.name)
         return json.dumps(effect.model_dump()) if effect is not None and effect.connections else None
 
@@ -211,7 +222,11 @@ def require_link(around: Surroundings) -> Network:
 
 
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
-    """Return the traffic between the targets, including their places, and the regions that the fault selects."""
+    """Return the traffic that the fault acts on, in the direction that it has.
+
+    One side is the targets and the places that consist of targets. The other side is all nodes and places of the
+    regions that the fault names, or of all regions if the fault names none.
+    """
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
         regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
@@ -225,9 +240,10 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 
 
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """Return the targets and their places.
+    """Return the targets and their places, see `Topology.places`.
 
-    If all serving nodes of a region are targets, their place is added. If all its nodes are, its clients' place is too.
+    If all serving nodes of a region are targets, the place of these nodes is added. If all nodes of a region are
+    targets, the place of the region's clients is added too.
     """
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:
@@ -241,7 +257,7 @@ def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]
 
 
 def _try_connection(link: Network, traffic: Traffic) -> tuple[str, bool]:
-    """Try a new connection on one of the traffic's routes. Returns (address, whether the link accepted it)."""
+    """Try a new connection on the first route of the traffic. Returns (address, whether the link accepted it)."""
     route = next(
         route
         for route in link.routes()

@@ -1,4 +1,4 @@
-"""The run that a timeline acts on: its parts, its clock, and the problems met so far."""
+"""What the modules of a timeline share: the run, access to its nodes and network, a clock, and the problems so far."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from brokerproof.systems.registry import find_system
 
 @dataclass(kw_only=True)
 class Stage:
-    """Everything that the parts of a timeline share. `link` is None if the topology has no links.
+    """The run, and what is needed to act on it. `link` is None if the topology has no links.
 
-    `problems` are sentences for the record of the undo. `show` writes the live status.
+    `problems` are sentences for the record `FaultsUndone`. `show` writes the live status.
     """
 
     run: Run
@@ -44,5 +44,5 @@ class Stage:
 
     @cached_property
     def specs(self) -> dict[str, NodeSpec]:
-        """{name: spec} of every node."""
+        """The specification of every node, by name."""
         return dict(self.provisioning.specs())

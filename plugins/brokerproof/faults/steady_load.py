@@ -26,7 +26,7 @@ _OFTEN = 0.5
 
 
 class SteadyLoad:
-    """The topic's rates from the first message on, compared with the target rate."""
+    """Compares the rate at which the topic receives messages with the target rate, sample by sample."""
 
     def __init__(self, target: float, started_s: float, *, max_pending: int) -> None:
         """`target` is in messages a second. All times are seconds of the monotonic clock.
@@ -44,10 +44,11 @@ class SteadyLoad:
         self._samples, self._waits = 0, 0
 
     def add(self, count: int, now_s: float, utilization: float, *, pending: int) -> float | None:
-        """Add a sample. Returns the rate in messages a second; None for the first sample or if `count` began again.
+        """Add a sample. Returns the rate since the last sample, in messages a second.
 
-        `count` is the topic's counter of messages. `utilization` is that of the processors, in percent. `pending` is
-        the largest number of pending messages of a producer.
+        `count` is the topic's counter of messages. The result is None for the first sample, and if `count` is smaller
+        than before. `utilization` is that of the processors, in percent. `pending` is the largest number of pending
+        messages of a producer.
         """
         self._now_s = now_s
         last, self._last = self._last, (now_s, count)
@@ -66,12 +67,12 @@ class SteadyLoad:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the last `STEADY_S` samples held the target rate."""
+        """Whether each of the last `STEADY_S` samples reached the target rate."""
         return self._held >= STEADY_S
 
     @property
     def has_stalled(self) -> bool:
-        """Whether messages arrive below the target rate, and the rate has not grown for `_STALLED_S` seconds."""
+        """Whether messages arrive, but below the target rate, and the rate has not grown for `_STALLED_S` seconds."""
         return self._best > 0 and self._held == 0 and self._now_s - self._best_s > _STALLED_S
 
     def describe_shortfall(self) -> str:
@@ -97,7 +98,10 @@ class SteadyLoad:
 
 
 def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) -> None:
-    """Wait until the load is steady. Raises DeadlineError, with the reason, if it does not become steady in time."""
+    """Wait until the load is steady.
+
+    Raises DeadlineError, with the reason, if it does not become steady in time, and RunError if the load ends.
+    """
     workload = stage.run.scenario.workload
     target = workload.target_rate * STEADY_SHARE
     load = SteadyLoad(target, stage.clock.monotonic_s(), max_pending=workload.client.max_pending)
@@ -124,7 +128,10 @@ def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) ->
 
 
 def require_load(run: Run, when: str) -> None:
-    """Raises RunError if the load has ended, because faults would then meet no new messages."""
+    """Raises RunError if the load has failed or ended, because faults would then meet no new messages.
+
+    `when` completes the error's sentence "the load ended …".
+    """
     if (failed := read_record(run, StepProblem, "load")) is not None:
         raise RunError(f"the load failed {when}: {failed.problem}")
     if (ended := read_record(run, LoadEnd)) is not None:

@@ -1,4 +1,4 @@
-"""The targets of a fault: the nodes that it may act on, and the nodes that it acts on if it is injected now."""
+"""The targets of a fault: the nodes that a fault may act on, and the nodes that it acts on if it is injected now."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE_S, _TIMEOUT_S = 5.0, 60.0
 def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
     """Return the names of all nodes that the topology allows a fault to act on.
 
-    Only a running cluster knows which of them owns the topic, holds its newest messages or leads the others.
+    Only a running cluster knows which of these nodes owns the topic, holds its newest messages or leads the others.
     """
     system = find_system(topology)
     if targets.asks_who_leads:
@@ -41,7 +41,7 @@ def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
 def resolve_targets(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
     """Return the names of the nodes that a fault acts on if it is injected now.
 
-    Raises RunError if there is no such node, AdminError if the cluster does not answer.
+    Raises RunError if no node fits `targets` now, AdminError if the cluster does not answer.
     """
     if targets.nodes:
         names = list(targets.nodes)
@@ -62,7 +62,7 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 
 
 class TargetFinder:
-    """Finds the targets of faults when they are due, and remembers earlier answers for the case of no answer."""
+    """Finds the targets of each fault when the fault is due. If no node answers then, an earlier answer is used."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -70,15 +70,15 @@ class TargetFinder:
         self._known: dict[str, tuple[list[str], int]] = {}
 
     def remember(self, fault: Fault) -> Course[None]:
-        """Note the targets that a fault would have now."""
+        """Remember the targets that a fault would have now, if they depend on the cluster's state (`targets.now`)."""
         if fault.targets.now is not None:
             yield from self._stage.waits.do(lambda: self._ask(fault))
 
     def find(self, fault: Fault) -> Course[list[str]]:
         """Return the targets of a fault that is due.
 
-        If no node answers in time, it returns the targets known last, and writes a record and a problem about that.
-        Raises DeadlineError if none were ever known.
+        If no node answers within `_PATIENCE_S` seconds, the targets known last are returned, and a `FaultTargets`
+        record and a problem mention this. Raises DeadlineError if no targets are known after `_TIMEOUT_S` seconds.
         """
         stage = self._stage
         if fault.targets.now is None:
@@ -110,7 +110,7 @@ class TargetFinder:
         return targets
 
     def _ask(self, fault: Fault) -> str | None:
-        """Note the present targets of a fault. Returns None, or the reason if there are none."""
+        """Remember the present targets of a fault. Returns None, or the reason why no targets were found."""
         try:
             targets = resolve_targets(fault.targets, self._stage.topology, self._stage.observation)
         except (AdminError, RunError) as error:
@@ -122,7 +122,7 @@ class TargetFinder:
 def read_doubts_about_targets(run: Run) -> dict[str, str]:
     """Return {fault: sentence} for faults whose targets were known only from an earlier answer.
 
-    If the record of a fault's targets cannot be read, the fault is included with that reason.
+    If such a fault's record cannot be read, the sentence gives that reason.
     """
     doubts: dict[str, str] = {}
     for name in record_keys(run, FaultTargets):

@@ -1,7 +1,7 @@
 """Runs a scenario's timeline of faults against a loaded cluster, and proves that each fault was undone.
 
-Each fault is a course of its own, so its time depends on no other fault. It waits neither for another fault's effect
-nor for another fault's recovery, unless the scenario asks for that with `when`.
+Each fault runs as a course of its own (see courses.py), so no fault delays another. A fault waits for the effect or
+recovery of another fault only if the scenario asks for that with `when`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Timeline:
         pool: Executor | None = None,
         measure_utilization: Callable[[], float] = psutil.cpu_percent,
     ) -> None:
-        """`link` is the network between the regions; None if the topology has no links. `pool` runs slow work.
+        """`link` is None if the topology has no links. `pool` runs slow work. `show` writes the live status.
 
         `measure_utilization` returns the utilization of this machine's processors since the last call, in percent.
         """
@@ -85,9 +85,12 @@ class Timeline:
     def execute(self) -> None:
         """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
-        The load learns its end from state/phase_times.json, which is written once the load is steady. If an error
-        occurs before the undo, state/early_end.json makes load and consumers end. In every case the faults are undone
-        and state/faults_undone.json is written. Then the first error is raised.
+        Once the load is steady, state/phase_times.json is written, from which the load reads when to end. If an error
+        occurs before the undo, state/early_end.json makes load and consumers end.
+
+        In every case, the faults that are not permanent are healed, and state/faults_undone.json lists all problems.
+        Then the first error is raised. But if a fault is not undone for a known reason (BrokerproofError), or if the
+        cluster does not settle in time, this is only listed as a problem.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:
@@ -116,14 +119,17 @@ class Timeline:
             raise errors[0]
 
     def _end_early(self, error: BaseException) -> None:
-        """Make load and consumers end. Wait for injections and healings under way, so that no undo overtakes them."""
+        """Make load and consumers end because of `error`, and wait for the injections and healings that are under way.
+
+        Otherwise the undo could end before an injection does.
+        """
         stage = self._stage
         stage.problems.append(f"{type(error).__name__}: {error}")
         write_record(stage.run, EarlyEnd(why=f"break_it failed: {error}", at=stage.clock.now_us()))
         wait(stage.waits.unfinished, timeout=_BEGUN_TIMEOUT_S)
 
     def _await_steady_phase(self) -> PhaseTimes:
-        """Wait until the load is steady. Records the times of the phases and returns them."""
+        """Wait until the load is steady. Then record and return the times of the phases."""
         self._stage.show(phase="warm-up")
         await_steady_load(self._stage, self._measure_utilization)
         start, phases = self._stage.clock.now_us(), self._stage.run.scenario.phases
@@ -148,11 +154,11 @@ class Timeline:
             require_load(self._stage.run, "before its time")
 
     def _find_moment(self, at_s: float) -> int:
-        """Return the moment, in microseconds, that is `at_s` seconds after the impact phase began."""
+        """Return the time, in microseconds since the epoch, that is `at_s` seconds after the impact phase began."""
         return self._times.impact_at + int(at_s * 1e6)
 
     def _run(self, fault: Fault) -> Course[None]:
-        """Take one fault from its injection to its recovery, or to its effect if it has no time of healing."""
+        """Record the copies before a fault, inject the fault on time, and heal it if it has a time of healing."""
         waits = self._stage.waits
         yield from self._targets.remember(fault)
         yield from waits.wait_until(self._find_lead(fault))
@@ -176,14 +182,20 @@ class Timeline:
                 log.warning("%s", error)
 
     def _find_lead(self, fault: Fault) -> int:
-        """Return when to ask for the copies before a fault: `LEAD_S` earlier, but after earlier events have acted."""
+        """Return when (µs) to ask where the copies are before a fault, normally `LEAD_S` seconds before it.
+
+        If other faults are injected or healed in these seconds, the time is `_ACT_S` seconds after the last of them.
+        """
         others = [one for one in self._faults if one is not fault]
         events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
         earliest = max([fault.at_s - LEAD_S, *(at + _ACT_S for at in events)])
         return self._find_moment(min(earliest, fault.at_s))
 
     def _inject(self, fault: Fault, targets: list[str], heal_at: int | None) -> Course[None]:
-        """Inject a fault, and wait for its effect, at most until `heal_at`."""
+        """Inject a fault, and wait for its effect.
+
+        Raises DeadlineError if there is no effect within `_EFFECT_TIMEOUT_S` seconds or before `heal_at`.
+        """
         stage, kind = self._stage, FAULT_KINDS[fault.kind]
         around = self._injections.make_surroundings(fault)
         self._injections.targets[fault.name] = targets

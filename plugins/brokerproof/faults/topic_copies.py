@@ -1,4 +1,4 @@
-"""The places of the copies of the topic's data, recorded before each fault and at the end."""
+"""The nodes and regions that hold copies of the topic's data, recorded before each fault and at the end."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LEAD_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class Copies:
-    """The copies of every segment of the topic. `at` is the moment of the question, so the answer is not older."""
+    """The copies of every segment of the topic, observed at the time `at` (µs) or later."""
 
     segments: Sequence[SegmentCopies]
     at: int
 
 
 class CopiesRecorder:
-    """Asks where the copies are, once for all faults of the same time, and records the answers."""
+    """Asks where the copies are, with one question for all faults of the same `at_s`, and records the answers."""
 
     def __init__(self, stage: Stage, injections: Injections) -> None:
         self._stage, self._injections = stage, injections
@@ -38,7 +38,10 @@ class CopiesRecorder:
         self._asked: dict[float, Future[Copies]] = {}
 
     def begin(self, fault: Fault) -> Future[Copies]:
-        """Ask for the copies before a fault, unless another fault of the same time has asked already."""
+        """Ask where the copies are before a fault, and return the answer as a future.
+
+        Faults with the same `at_s` share one question.
+        """
         if fault.at_s not in self._asked:
             self._asked[fault.at_s] = self.ask()
         return self._asked[fault.at_s]
@@ -48,13 +51,17 @@ class CopiesRecorder:
         return self._stage.waits.begin(lambda: self._find(without=silent))
 
     def await_answer(self, copies: Future[Copies]) -> Course[None]:
-        """Wait for an answer for at most `LEAD_S` seconds."""
+        """Wait for the answer `copies`, for at most `LEAD_S` seconds."""
         clock = self._stage.clock
         late_at = clock.now_us() + int(LEAD_S * 1e6)
         yield lambda: copies.done() or clock.now_us() >= late_at
 
     def keep(self, fault: Fault, copies: Future[Copies]) -> None:
-        """Record where the copies were before a fault. A later answer is not used, as it may show the fault."""
+        """Record where the copies were before a fault.
+
+        If there is no answer yet, or if no node answered, a problem mentions this. A later answer is not recorded,
+        because it may show the effect of the fault.
+        """
         if not copies.done():
             problem = f"where the copies were before {fault.name} was not known in time and is not recorded"
             self._stage.problems.append(problem)
@@ -81,7 +88,7 @@ class CopiesRecorder:
         ]
 
     def _find(self, without: Collection[str] = ()) -> Copies:
-        """Return the copies in every cluster except `without`; none if the system does not locate copies."""
+        """Return the copies in all clusters except those in `without`; no copies if the system cannot locate them."""
         at, stage = self._stage.clock.now_us(), self._stage
         if not isinstance(stage.observation, LocatesCopies):
             return Copies(segments=[], at=at)

@@ -3,9 +3,8 @@
 `systems`, `runtimes`, `faults`, `lifecycle` and `monitor` may import the package, but not its modules. The package must
 not know a messaging system, a role of a node or a kind of fault.
 
-A viewer is a node or client that connects to a target, a node of another region. The viewer's hosts file maps the
-target's name to an address of the link process. The link process passes everything on. It differs from a wire as
-follows:
+Here a *viewer* is a node or client that connects to a *target*, a node of another region. The viewer's hosts file maps
+the target's name to an address of the link process, which passes everything on. It differs from a wire as follows:
 
 - Delay, jitter: a chunk is written when it is due, never earlier. Chunks keep their order, so the delay of a dense
   stream tends to delay + jitter.
@@ -14,10 +13,10 @@ follows:
 - Connection set-up: `connect` returns at once, and the first bytes of both sides wait until they would arrive on a
   wire. That is after 1.5 round trips for the viewer's bytes, and after 2 for the target's. The set-up has no jitter.
 - A dead target: `connect` succeeds, and the connection is reset one round trip later. On a wire, `connect` fails then.
-- Bytes during a cut: they are not read, so the sender's window closes after its send buffer and about 400 KiB here.
-  Bytes under way are held, and all depart again at once when the cut is healed. TCP would wait for its next
+- Bytes during a cut: they are not read, so a sender stalls once its own buffer and about 400 KiB here are full. Bytes
+  that would have arrived during the cut depart again as soon as it is healed. TCP would wait for its next
   retransmission, which may take the duration of the cut once more.
-- FIN and RST travel behind the bytes, and are delayed and held like bytes. So the death of a peer becomes known across
+- FIN and RST travel after the bytes, and are delayed and held like bytes. So the death of a peer becomes known across
   a cut only after healing.
 - New connections during a cut: their SYNs are dropped, so `connect` hangs. As on a wire, it succeeds with the first
   SYN that is repeated after healing. A connection whose SYN was under way at the cut goes on after healing.

@@ -1,7 +1,7 @@
 """The link process: `python -m brokerproof.network DIRECTORY`, where DIRECTORY contains link.json.
 
-In a container, DIRECTORY also contains control.json with the address for requests. The process then first gives
-itself the addresses that it listens on.
+In a container, DIRECTORY also contains control.json with the address for requests. The process then first adds the
+addresses that it listens on to its network interfaces.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def main(directory: Path) -> int:
 
 
 def _find_control(directory: Path, plan: Plan) -> PathOfControl | AddressOfControl:
-    """Return where to listen for requests. In a container, first take the routes' addresses. Raises MachineError."""
+    """Return where to listen for requests. In a container, first add the addresses of all routes to the interfaces.
+
+    Raises MachineError if an address cannot be added, or if the control socket has no usable path.
+    """
     file = directory / CONTROL_FILE
     if not file.exists():
         return choose_path(directory)

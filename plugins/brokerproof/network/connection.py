@@ -1,4 +1,4 @@
-"""One connection of a viewer to a target: its set-up, its two pipes, and its end."""
+"""One connection from a node or client (the viewer) to a node of another region (the target), passed on by the link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _REDIAL_EVERY_S = 0.02
 
 
 class Connection:
-    """The sockets of a viewer and of a target. The target's socket is opened when the emulated SYN arrives."""
+    """Passes bytes between the node or client that connects (the viewer) and the node it connects to (the target).
+
+    The socket to the target is opened when the emulated SYN arrives there.
+    """
 
     def __init__(
         self,
@@ -55,15 +58,15 @@ class Connection:
 
     @property
     def pipes(self) -> tuple[Pipe, Pipe]:
-        """Both directions: from the viewer to the target, and back."""
+        """The pipe from the viewer to the target, and the pipe back."""
         return self._there, self._back
 
     def start(self) -> None:
-        """Put the SYN on its way to the target."""
+        """Send the emulated SYN to the target, where it arrives after the delay."""
         self._poller.call_at(time.monotonic() + self._there.direction.delay_s, self._receive_syn)
 
     def reshape(self, *, there_was_cut: bool, back_was_cut: bool) -> None:
-        """Apply a change of the route."""
+        """Apply a change of the route's cut, delay, jitter or bandwidth."""
         if self._syn_lost and not self._is_cut():
             self._syn_lost = False
             self.start()
@@ -130,7 +133,7 @@ class Connection:
         self._back.open(self._target_opens_at)
 
     def _refuse(self) -> None:
-        """Put a RST for the viewer on its way, because the target accepts no connection."""
+        """Send a RST, with the delay of the route, to the connecting side, because the target could not be reached."""
         self._there.direction.meter.refused += 1
         if self._dialing is not None:
             self._poller.close(self._dialing)

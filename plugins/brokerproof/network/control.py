@@ -22,7 +22,7 @@ _LONGEST_REQUEST = 1_048_576
 
 
 class Request(BaseModel):
-    """One line: the request's name, and the secret of the address; all other fields are the request's content."""
+    """One line of JSON: the request's name and the secret. All other fields are the content of the request."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -39,7 +39,7 @@ class Selection(FrozenModel):
 
 
 class ResetRequest(Selection):
-    """Selects the connections to reset; `id` names the reset in the state."""
+    """Selects the connections to reset. `State.effects` lists the effect under `id`."""
 
     id: str = Field(min_length=1)
 
@@ -51,10 +51,10 @@ class RemovalRequest(FrozenModel):
 
 
 class Control:
-    """Answers requests about a network. Each request has to contain the secret of the control address."""
+    """Answers requests to an emulated network. Each request must contain the secret of the control address."""
 
     def __init__(self, address: PathOfControl | AddressOfControl, network: EmulatedNetwork, poller: Poller) -> None:
-        """Begin to listen at `address`. Raises OSError if it cannot be used."""
+        """Begin to listen at `address`. Raises OSError if the address cannot be used."""
         self._network, self._poller, self._secret = network, poller, address.secret
         self._socket = address.listen()
         self._socket.setblocking(False)
@@ -112,7 +112,7 @@ class Control:
 
 
 class _Session:
-    """One peer's requests, answered one after the other."""
+    """A connection to the control socket. Its requests are answered one after the other."""
 
     def __init__(self, peer: socket.socket, answer: Callable[[bytes], dict[str, Any]], poller: Poller) -> None:
         self._peer, self._answer, self._poller = peer, answer, poller

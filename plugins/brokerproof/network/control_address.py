@@ -20,12 +20,12 @@ _LONGEST_PATH = 107
 
 
 class PathOfControl(FrozenModel):
-    """A unix socket."""
+    """A control socket on this machine: the path of a unix socket."""
 
     path: str
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Raises OSError if no process listens there."""
+        """Return a connected socket. Raises OSError if no process listens at the path."""
         peer = socket.socket(socket.AF_UNIX)
         try:
             peer.settimeout(timeout_s)
@@ -36,7 +36,7 @@ class PathOfControl(FrozenModel):
         return peer
 
     def listen(self) -> socket.socket:
-        """Replace any older socket at the path. Raises OSError if that fails."""
+        """Return a socket bound to the path, which replaces any older one. Raises OSError if that fails."""
         Path(self.path).unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self.path)
@@ -50,23 +50,23 @@ class PathOfControl(FrozenModel):
 
 
 class AddressOfControl(FrozenModel):
-    """An address and port, and the secret of requests to it."""
+    """A control socket in a container: an address and port, and the secret that each request must contain."""
 
     host: str
     port: int
     secret: str
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Raises OSError if no process answers there."""
+        """Return a connected socket. Raises OSError if no process accepts the connection."""
         return socket.create_connection((self.host, self.port), timeout=timeout_s)
 
     def listen(self) -> socket.socket:
-        """Raises OSError if the address or port cannot be used."""
+        """Return a listening socket. Raises OSError if the address or port cannot be used."""
         return socket.create_server((self.host, self.port))
 
 
 def choose_path(directory: Path) -> PathOfControl:
-    """Return the control socket of the link process with this directory.
+    """Return the path of the control socket of the link process whose directory is `directory`.
 
     The socket is in the directory itself. If that path is too long for a unix socket, the socket is in a private
     directory of this user below the system's temporary directory. Raises MachineError if neither path can be used.

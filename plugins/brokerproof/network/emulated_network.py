@@ -21,7 +21,7 @@ Regions = tuple[str, str]
 
 
 class Effect(FrozenModel):
-    """The evidence that a request took effect: its time (µs), and the number of connections and listeners."""
+    """The evidence that a request took effect: when (µs), and on how many connections and listeners."""
 
     at: int
     connections: int
@@ -29,7 +29,7 @@ class Effect(FrozenModel):
 
 
 class State(FrozenModel):
-    """The conditions in force, and their effects."""
+    """The conditions in force and the effects of requests, at the time `at` (µs)."""
 
     at: int
     conditions: list[Condition]
@@ -44,8 +44,8 @@ class State(FrozenModel):
 class PairMetrics(FrozenModel):
     """Traffic from one region to another.
 
-    `bytes`, `opened` and `refused` count since the start. `held_bytes` and `open` are current. `added` covers
-    the interval.
+    `bytes`, `opened` and `refused` count since the start. `held_bytes` and `open` are current. `added` is about the
+    chunks that arrived since the last request for metrics.
     """
 
     sender: str
@@ -72,10 +72,10 @@ class Metrics(FrozenModel):
 
 
 class EmulatedNetwork:
-    """Listens for all routes; conditions are added and removed while it runs."""
+    """Listens for the connections of all routes. Conditions can be added and removed while the network runs."""
 
     def __init__(self, plan: Plan, poller: Poller) -> None:
-        """Raises MachineError if an address or port is taken."""
+        """Begin to listen for all routes. Raises MachineError if an address or port is taken."""
         self._plan, self._poller = plan, poller
         self._conditions: dict[str, Condition] = {}
         self._effects: dict[str, Effect] = {}
@@ -107,7 +107,7 @@ class EmulatedNetwork:
         return self._plan.routes
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force. Raises InputError if its id is in use or it concerns no route."""
+        """Put a condition in force. Raises InputError if its id is in use or the condition concerns no route."""
         if condition.id in self._conditions:
             raise InputError(f"condition `{condition.id}` is in force already", remedy="remove it or choose another id")
         self._check(condition.senders, condition.receivers, condition.both_ways)
@@ -131,8 +131,8 @@ class EmulatedNetwork:
     def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
         """Close every connection between one of the senders and one of the receivers with a RST.
 
-        Both ends get the RST at once, without delay and even across a cut. Raises InputError if no route is concerned,
-        or if a condition in force has this id.
+        Both ends get the RST at once, without delay and even across a cut. Raises InputError if no route lies between
+        them, or if a condition in force has this id.
         """
         if id in self._conditions:
             raise InputError(f"condition `{id}` is in force", remedy="choose another id")
@@ -145,7 +145,10 @@ class EmulatedNetwork:
         return self._effects[id]
 
     def count_bytes(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
-        """Return the number of bytes that reached the receivers from the senders since the start."""
+        """Return the number of bytes that reached the receivers from the senders since the start.
+
+        With `both_ways`, bytes in the opposite direction count too. Raises InputError if no route lies between them.
+        """
         self._check(senders, receivers, both_ways)
         return sum(
             direction.bytes_delivered
@@ -164,7 +167,7 @@ class EmulatedNetwork:
         )
 
     def metrics(self) -> Metrics:
-        """Return the measurements, and begin a new interval."""
+        """Return the measurements, some of them since the last call, and begin a new interval."""
         open_connections = dict.fromkeys(self._meters, 0)
         held = dict.fromkeys(self._meters, 0)
         for listener in self._listeners:
@@ -199,7 +202,7 @@ class EmulatedNetwork:
         return direction
 
     def _apply(self) -> None:
-        """Apply the shapes and conditions to every direction. Reshape the listeners of directions that changed."""
+        """Compute the cut, delay, jitter and limiters of every direction, and pass changes on to the listeners."""
         was_cut: dict[RouteDirection, bool] = {}
         for direction in self._directions:
             conditions = [
@@ -256,7 +259,7 @@ class EmulatedNetwork:
 
 
 def _concerns(listener: Listener, senders: list[str], receivers: list[str], both_ways: bool) -> bool:
-    """Return whether the names select at least one direction of a listener's connections."""
+    """Return whether the names select at least one of the two directions of a listener's connections."""
     return any(
         matches(senders, receivers, both_ways, direction.sender, direction.receiver)
         for direction in (listener.there, listener.back)

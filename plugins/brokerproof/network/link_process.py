@@ -1,4 +1,4 @@
-"""The link process as other processes use it: `start_link_process` starts it, `LinkClient` sends it requests."""
+"""How other processes use the link process: `start_link_process` starts it, and `LinkClient` sends requests to it."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def record_link_process(nodes: Path, pid: int, control: PathOfControl | AddressO
 def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
     """Start the link process of a run, in a session of its own, and wait until all its listeners are bound.
 
-    The process outlives its starter. Raises MachineError if an address is taken, NodeError if the process runs already
-    or does not start.
+    The process goes on after the calling process ends. Raises MachineError if an address is taken, NodeError if the
+    link process runs already or does not start.
     """
     nodes = nodes.absolute()
     directory = nodes / NAME

@@ -1,4 +1,7 @@
-"""Samples of the link's measurements. Each call begins a new interval, so only one process may call `sample_links`."""
+"""Samples of the link process's measurements.
+
+Each call of `sample_links` begins a new interval of measurement, so only one process may call it.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ _TRAFFIC = (
 
 
 def sample_links(network: Network) -> list[Sample]:
-    """Return samples of the traffic from region to region, of the delay that the link added, and of the link's load.
+    """Return samples of the traffic between regions, of the delay added by the link process, and of its CPU time.
 
-    `added_…_ms` is the delay beyond the one that was set. If no chunk was timed since the last call, it is left out.
+    `added_…_ms` is the delay beyond the configured one. These metrics are left out if no chunk was timed since the
+    last call.
     """
     metrics = network.metrics()
     values: dict[tuple[str, str], float] = {

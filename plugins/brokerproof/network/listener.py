@@ -27,11 +27,11 @@ _TRY_AGAIN_S = 0.1
 
 
 class Listener:
-    """Accepts a viewer's connections. While the route is cut, their SYNs are dropped, as on a dead wire.
+    """Accepts connections from one node or client. While the route is cut, their SYNs are dropped, as on a dead wire.
 
     A socket filter drops them, which needs no privilege. Measured: the filter lets no connection in, while a backlog of
-    0 would still let the first one in (Linux counts to one more than the backlog). The viewer's kernel repeats a
-    dropped SYN 1, 2, 3, 4, 5, 7, 11 s … after the first one. The first SYN after the filter is removed connects.
+    0 would still let one in (Linux counts to one more than the backlog). The connecting kernel repeats a dropped SYN
+    1, 2, 3, 4, 5, 7, 11 s … after the first SYN. The first SYN after the filter is removed connects.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Listener:
         self._listen_for(True)
 
     def reshape(self, *, there_was_cut: bool, back_was_cut: bool) -> None:
-        """Apply a change of the route."""
+        """Apply a change of the route's cut, delay, jitter or bandwidth to all connections, open and new."""
         cut = self.there.cut or self.back.cut
         if cut != self._drops_packets:
             self._drops_packets = cut

@@ -9,7 +9,7 @@ _BUCKETS = 4 * 33
 
 
 class AddedDelay(FrozenModel):
-    """The lateness of the chunks that were delivered in an interval: the delay beyond the one that was set."""
+    """The delay of the chunks in an interval beyond the configured delay: the number of chunks, and quantiles."""
 
     count: int
     p50_ms: float
@@ -18,7 +18,7 @@ class AddedDelay(FrozenModel):
 
 
 class Histogram:
-    """Counts durations in buckets, four per doubling, so that a quantile is at most a quarter too high."""
+    """Counts durations in buckets. Four buckets per doubling make a quantile at most a quarter too high."""
 
     def __init__(self) -> None:
         self._counts = [0] * _BUCKETS

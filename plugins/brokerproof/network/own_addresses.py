@@ -1,4 +1,4 @@
-"""The addresses of a link process in a container. It adds them itself, because the engine gives it one per network.
+"""The addresses that a link process in a container adds to itself, as the engine assigns only one per network.
 
 The process needs the capability NET_ADMIN in its own network namespace, and the program `ip` of iproute2.
 """

@@ -29,7 +29,7 @@ _SAMPLE_EVERY = 8
 
 
 class Ending(Enum):
-    """How a sender ends its direction. An ending travels behind the bytes."""
+    """How a sender ends its direction of a connection. An ending travels after all bytes."""
 
     FIN = "fin"
     RST = "rst"
@@ -50,7 +50,7 @@ class End:
         self._mask = 0
 
     def listen_for(self, event: int, on: bool) -> None:
-        """Watch whether the socket can be read (IN) or written (OUT), or with `on=False` stop watching."""
+        """Begin to watch whether the socket can be read (IN) or written (OUT); with `on=False`, stop watching."""
         mask = self._mask | event if on else self._mask & ~event
         if mask != self._mask:
             self._mask = mask
@@ -79,8 +79,9 @@ class End:
 class Pipe:
     """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the direction.
 
-    Bytes first wait for a rate limiter if the direction has one (`take_turn`), and then until they are due. `on_end` is
-    called with the ending once it has reached the sink.
+    An item is a chunk of bytes, or the ending of the source. It first waits for a rate limiter if the direction has one
+    (`take_turn`), and then until it is due. `on_end` is called with the ending once it has reached the sink, or with
+    RST if the sink is gone.
     """
 
     source: End
@@ -149,7 +150,7 @@ class Pipe:
             self._enter(bytes(_VIEW[sent:size]), size - sent)
 
     def end(self, ending: Ending) -> None:
-        """Send the source's ending behind all its bytes."""
+        """Send `ending` after all bytes of the source."""
         self._ended = True
         self._update_reading()
         if self._dead:
@@ -185,7 +186,7 @@ class Pipe:
         return item, size
 
     def _depart(self, item: Item, at: float) -> None:
-        """Put an item on its way at the monotonic time `at`."""
+        """Let an item depart at the monotonic time `at`; it is due after the direction's delay."""
         if self._opens_at:
             at = max(at, self._opens_at)
         self._last_due = due = max(at + self.direction.next_delay_s(), self._last_due)
@@ -200,7 +201,7 @@ class Pipe:
         self._deliver()
 
     def reshape(self, *, was_cut: bool) -> None:
-        """Apply a change of the direction."""
+        """Apply a change of the direction's cut, delay, jitter or limiters."""
         if self._dead:
             return
         now = time.monotonic()
@@ -217,7 +218,7 @@ class Pipe:
         self._update_reading()
 
     def held_bytes(self) -> int:
-        """Return the number of held bytes. During a cut, it includes the bytes that are unread in the kernel."""
+        """Return the number of bytes held here. During a cut, bytes that are unread in the kernel count too."""
         unread = self.source.unread_bytes() if self._open and self.direction.cut and not self._dead else 0
         return self.held + unread
 
@@ -243,7 +244,10 @@ class Pipe:
         self._update_reading()
 
     def _wait_for_turn(self, now: float) -> None:
-        """Queue at the slowest rate limiter. If the direction has none any more, let all items depart at once."""
+        """Queue at the slowest rate limiter, or let all items depart if the direction has no limiter any more.
+
+        During a cut, nothing happens.
+        """
         if self.direction.cut or not self._entering:
             return
         if self.direction.limiters:
@@ -260,7 +264,7 @@ class Pipe:
             self.limiter = None
 
     def _send_again(self, now: float) -> None:
-        """Send the items that were due during the cut again. All items keep their order."""
+        """After a cut, let the items that were due during it depart again now. All items keep their order."""
         again = deque[tuple[float, Item]]()
         earliest = 0.0
         for due, item in self._under_way:
@@ -328,7 +332,7 @@ class Pipe:
         self._on_end(ending)
 
     def _give_sink_up(self) -> None:
-        """End this direction, because the sink's peer is gone. Its RST travels the other way to the source."""
+        """End this direction, because the sink's peer is gone. The other direction carries its RST to the source."""
         sink = self.sink
         self.close()
         self._update_reading()
@@ -337,9 +341,9 @@ class Pipe:
         sink.incoming.end_by_reset()
 
     def end_by_reset(self) -> None:
-        """End by RST, because a write to the source has shown that its peer is gone.
+        """End this direction by RST, because a write to the source has shown that the source's peer is gone.
 
-        If the pipe still reads, the next read from the source has the same effect.
+        If the pipe still reads, do nothing, because the next read from the source has the same effect.
         """
         if self._ended or self._dead:
             self.end(Ending.RST)
@@ -360,5 +364,5 @@ class Pipe:
         self.source.listen_for(IN, wanted)
 
     def _limit(self) -> int:
-        """Return the number of held bytes that stops reading: 1 if bytes are held only while the sink is blocked."""
+        """Return the number of held bytes at which reading stops: 1 if the direction passes bytes on without delay."""
         return 1 if self.direction.direct else self._most_held

@@ -1,4 +1,4 @@
-"""The plan that a link process starts with: routes, and the shape of the network between their regions."""
+"""The plan that a link process starts with: routes, and delay, jitter and bandwidth between regions (the shapes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop of the link process: sockets by epoll, and timers that are late by a fraction of a millisecond.
+"""The event loop of the link process: sockets by epoll, and timers that fire less than a millisecond late.
 
 Measured with a delay of 20 ms on a virtual machine: no chunk is early, half of them are late by 0.26 ms or more, one in
 a hundred by 0.45 ms or more.
@@ -59,7 +59,10 @@ class Poller:
         heapq.heappush(self._timers, (when, self._timers_made, callback))
 
     def close(self, sock: socket.socket) -> None:
-        """Forget the socket now, and close it at the end of the turn. Until then, no new socket can get its number."""
+        """Stop watching the socket now, and close it at the end of the turn.
+
+        Until then, no new socket can get the same file descriptor.
+        """
         self.watch(sock.fileno(), 0, _ignore)
         self._closing.append(sock)
 
@@ -92,4 +95,4 @@ class Poller:
 
 
 def _ignore(_: int) -> None:
-    """Do nothing: the handler of a socket that is no longer watched."""
+    """The handler of a socket that is no longer watched."""

@@ -1,4 +1,4 @@
-"""The protocol of a network between regions, for faults and for observation."""
+"""What faults and the monitor can ask of the network between regions."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ class Network(Protocol):
     def routes(self) -> list[Route]: ...
 
     def state(self) -> State:
-        """Return the conditions in force, and their effects."""
+        """Return the conditions in force, and the effects of conditions and resets."""
 
     def metrics(self) -> Metrics:
-        """Return the measurements of the interval that began at the last call by any process, and begin a new one."""
+        """Return the measurements, some of them since the last call by any process, and begin a new interval."""
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force. Returns the time, and the number of connections and listeners that it concerns."""
+        """Put a condition in force. Returns when, and on how many connections and listeners it acts."""
 
     def remove(self, condition_id: str) -> Effect:
-        """End a condition. Returns the time, and the number of connections and listeners that it concerned."""
+        """End a condition. Returns when, and on how many connections and listeners it acted."""
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
         """Reset every connection between one of the senders and one of the receivers.
 
-        The state keeps the effect under `name`.
+        From then on, `state()` lists the effect under `name`.
         """
 
     def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
-        """Return the number of bytes that reached the receivers from the senders since the network was started."""
+        """Return the number of bytes that reached the receivers from the senders since the network was started.
+
+        With `both_ways`, bytes in the opposite direction count too.
+        """

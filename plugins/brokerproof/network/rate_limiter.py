@@ -14,14 +14,17 @@ _AHEAD_S = 0.002
 
 
 class Sender(Protocol):
-    """Waits for its turns at a rate limiter."""
+    """A pipe, as a rate limiter sees it. It waits for its turns at the limiter."""
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Send the next segment, of at most `most` bytes; `now` is monotonic. Returns whether more bytes wait."""
+        """Send the next segment, of at most `most` bytes. Returns whether more bytes wait for this limiter.
+
+        `now` is in seconds of the monotonic clock.
+        """
 
 
 class RateLimiter:
-    """Sends one segment after another at its bandwidth; waiting senders take turns."""
+    """Decides when each segment leaves, so that all segments together keep the bandwidth. Senders take turns."""
 
     def __init__(self, bandwidth_mbit: float, poller: Poller) -> None:
         self.bytes_per_s = bandwidth_mbit * 1_000_000 / 8
@@ -42,7 +45,7 @@ class RateLimiter:
             self._waiting.remove(sender)
 
     def send(self, size: int, now: float) -> float:
-        """Occupy the limiter with `size` bytes. Returns the time at which the last byte leaves (monotonic seconds)."""
+        """Reserve the limiter for `size` bytes. Returns the time at which the last byte leaves (monotonic seconds)."""
         self._free_at = max(self._free_at, now) + size / self.bytes_per_s
         return self._free_at
 

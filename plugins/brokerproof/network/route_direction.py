@@ -1,4 +1,4 @@
-"""One direction of a route in its current state, which all connections of the route share."""
+"""One direction of a route: its current cut, delay, jitter and limiters, which all connections of the route share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from brokerproof.network.rate_limiter import RateLimiter
 
 
 class RouteDirection:
-    """The cut, delay, jitter, rate limiters and meter of the traffic from one node to another."""
+    """The cut, delay, jitter, rate limiters and meter of the traffic from one node, or place of clients, to another."""
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:
         self.sender, self.receiver, self.regions, self.meter = sender, receiver, regions, meter
@@ -24,7 +24,7 @@ class RouteDirection:
         self.direct = True
 
     def set(self, *, cut: bool, delay_s: float, jitter_s: float, limiters: tuple[RateLimiter, ...]) -> bool:
-        """Change the state. Returns whether it differs from before."""
+        """Set these values. Returns whether any of them changed."""
         limiters = tuple(sorted(limiters, key=lambda limiter: limiter.bytes_per_s))
         if (cut, delay_s, jitter_s, limiters) == (self.cut, self.delay_s, self.jitter_s, self.limiters):
             return False

@@ -1,7 +1,4 @@
-"""A route: the address at which a node sees a node of another region, and the address at which that node listens.
-
-`accepts_connection` tries a route by a new connection, as a node would.
-"""
+"""A route: how a node or client (the viewer) reaches a node of another region (the target) through the link process."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from brokerproof.experiment.yaml_models import FrozenModel
 
 
 class Route(FrozenModel):
-    """How one viewer reaches one target: a connection to `listen_address` is passed on to `target_address`."""
+    """One viewer and one target. The link process passes connections to `listen_address` on to `target_address`."""
 
     viewer: str = Field(min_length=1, description="node, or place of a client, that connects")
     viewer_region: str
@@ -60,7 +57,10 @@ class Route(FrozenModel):
 
 
 def accepts_connection(route: Route, *, timeout_s: float) -> bool:
-    """Return whether the link accepts a new connection on the route within `timeout_s` seconds."""
+    """Return whether the link accepts a new connection on the route within `timeout_s` seconds.
+
+    The result is True even if the target is down, because the link accepts the connection first.
+    """
     try:
         socket.create_connection((route.listen_address, route.ports[0]), timeout=timeout_s).close()
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The effects of the network on traffic: a shape per pair of regions, and conditions that worsen it for a while."""
+"""What the network does to traffic: a shape for each pair of regions, and conditions that faults add for a while."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Shape(LinkQuality):
 
 
 class Condition(LinkQuality):
-    """A disturbance of the traffic between nodes; it lasts until it is removed by its id.
+    """A disturbance of the traffic between nodes, in force until it is removed by its id.
 
-    Conditions add to the shape: delays and jitters are summed, the smallest bandwidth counts, one cut stops everything.
+    Conditions add to the shape: delays and jitters are summed, and the smallest bandwidth counts. One condition with a
+    cut stops all traffic.
     """
 
     id: str = Field(min_length=1)
@@ -44,14 +45,14 @@ class Condition(LinkQuality):
 
 
 def matches(senders: list[str], receivers: list[str], both_ways: bool, sender: str, receiver: str) -> bool:
-    """Return whether the names select the traffic from `sender` to `receiver`."""
+    """Return whether traffic from one of `senders` to one of `receivers`, or also back, includes this direction."""
     if sender in senders and receiver in receivers:
         return True
     return both_ways and sender in receivers and receiver in senders
 
 
 def make_shapes(topology: Topology) -> list[Shape]:
-    """Return the links of a topology as shapes, one for each direction."""
+    """Return the links of a topology as shapes: two for each link, one per direction."""
     return [
         Shape(sender=sender, receiver=receiver, **link.model_dump(exclude={"between"}))
         for link in topology.links

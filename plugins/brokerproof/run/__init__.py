@@ -1,4 +1,5 @@
 """A run's directory: the schemas of its tables, the records that steps leave for each other, and its live status.
 
-Every package above `experiment` may import it. It must not know what a system, a runtime or a fault is.
+All packages may import it except `experiment`, `machine`, `settings` and those below them. It must not know a messaging
+system, a runtime or a kind of fault.
 """

@@ -13,7 +13,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Totals(StrictModel):
-    """All counts except those of anomalies."""
+    """All counts except `not_sent` and those of anomalies."""
 
     publishes: Count = Field(description="attempts to publish")
     messages: Count = Field(description="different messages that a producer tried to publish")
@@ -30,7 +30,7 @@ TOTALS = tuple(Totals.model_fields)
 
 
 class Counts(Totals):
-    """The totals, and the number of anomalies by kind, legal and illegal ones apart. Kinds that are left out have 0."""
+    """The totals, `not_sent`, and how often each anomaly was found, legal and illegal; 0 for an absent anomaly."""
 
     # Not in `Totals`, because the history has a column for each total but not for this count.
     not_sent: Count | None = Field(
@@ -42,5 +42,5 @@ class Counts(Totals):
     illegal: dict[Anomaly, Count]
 
     def count_anomaly(self, anomaly: Anomaly) -> int:
-        """Return the number of these anomalies, legal or not."""
+        """Return how often `anomaly` was found, legal and illegal together."""
         return self.legal.get(anomaly, 0) + self.illegal.get(anomaly, 0)

@@ -3,7 +3,7 @@
     run.json               the facts known before the run begins, see facts.py; written once by `reserve`
     state/                 the records that steps leave for each other, including proofs, see records.py
     tables/<table>/        Parquet, see tables.py
-    progress/              counters that parts rewrite while they work, for people only, see live_status.py
+    progress/              counters that steps and clients rewrite while they work, for people, see live_status.py
     nodes/<node>/          pid file, configuration and log of a node of the process runtime; its data until `release`
     nodes/restarts.jsonl   the ends and restarts of nodes that service managers recorded, see runtimes/restarts.py
     monitor.json           the process that watches over the run and holds its slot
@@ -40,7 +40,7 @@ RUN_REPORT = "report/report.html"
 
 @dataclass(frozen=True)
 class Run:
-    """One run. The location of its directory identifies it."""
+    """One run, identified by the location of its directory."""
 
     directory: str
 
@@ -71,7 +71,7 @@ class Run:
         return parse_strictly(RunFacts, load_object(text, file=file), file=file)
 
     def with_facts(self, **changes: Any) -> Run:
-        """Return this run as if run.json had these values. No file changes."""
+        """Return a copy of this run whose facts have these values. The file run.json is not changed."""
         changed = copy(self)
         vars(changed)["facts"] = self.facts.model_copy(update=changes)
         return changed
@@ -101,9 +101,10 @@ class Run:
         return self.path("tables", name)
 
     def list_files(self, table: str) -> list[str]:
-        """Return the names of a table's files below its directory, without Spark's markers and unfinished files.
+        """Return the sorted paths of a table's files, relative to the table's directory.
 
-        Raises RunError if the directory cannot be listed.
+        Spark's markers and unfinished files are left out. The list is empty if the table does not exist. Raises
+        RunError if the directory cannot be listed.
         """
         filesystem, root = fsspec.url_to_fs(self.table(table))
         try:
@@ -132,7 +133,10 @@ class Run:
             file.write(content)
 
     def append(self, table: str, rows: list[dict[str, Any]]) -> None:
-        """Add rows to a table as one Parquet file. Columns that are left out are null. Times may be microseconds."""
+        """Add rows to a table as one Parquet file; without rows, no file is written.
+
+        Columns that are left out are null. Times may be given as microseconds since the epoch.
+        """
         if not rows:
             return
         schema = SCHEMAS[table]

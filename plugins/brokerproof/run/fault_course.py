@@ -13,9 +13,9 @@ from brokerproof.run.tables import FaultState
 
 
 class FaultCourse(StrictModel):
-    """One fault, with the time (microseconds) at which each state began; None for a state that it did not reach.
+    """One fault, with the time (microseconds) at which each state began; None for a state that was not reached.
 
-    If a state has several rows, it began at the first one, except that `recovered` began at the last one.
+    If the table `faults` has several rows for a state, the first one counts, but for `recovered` the last one.
     """
 
     fault: str
@@ -37,7 +37,7 @@ class FaultCourse(StrictModel):
 
     @property
     def begins_at(self) -> Moment:
-        """The time of its first state."""
+        """The earliest of these times. At least one state must have been reached."""
         return min(self.times.values())
 
 
@@ -50,12 +50,12 @@ _FIELDS = {
 
 
 def read_fault_courses(run: Run) -> dict[str, FaultCourse]:
-    """Return the courses of the faults of a run by name, in the order of their injections."""
+    """Return {fault: course} for the faults of a run that were injected, in the order of their injections."""
     return follow_faults(iterate_rows(run, "faults"))
 
 
 def follow_faults(rows: Iterable[Mapping[str, Any]]) -> dict[str, FaultCourse]:
-    """Return the courses that rows of the table `faults` describe, by name, in the order of the first rows.
+    """Return {fault: course} for rows of the table `faults`, in the order of the faults' first rows.
 
     Raises ValueError if a row has no state, or an unknown one.
     """

@@ -1,6 +1,6 @@
 """The judgement of a run: a verdict for every suite, the counts and the measurements.
 
-`verify` writes it. The outcome, the history, the command line and the figures read it.
+`verify` writes it. The outcome, the history, reports, the command line and tasks in Airflow read it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brokerproof.run.strict_model import StrictModel
 
 
 class Check(StrictModel):
-    """The result of one expectation of a suite, and the number of rows that it is about."""
+    """The result of one expectation of a suite, with numbers of rows."""
 
     name: str
     description: str
@@ -38,7 +38,11 @@ class Check(StrictModel):
 
 
 class SuiteJudgement(StrictModel):
-    """A suite's verdict. Of its applicable expectations, its file has `written`, and `evaluated` were evaluated."""
+    """A suite's verdict, and the results of its expectations.
+
+    `written` is the number of expectations in the suite's file that apply to the run, and `evaluated` the number that
+    were evaluated.
+    """
 
     verdict: Verdict
     why: str
@@ -51,7 +55,7 @@ class SuiteJudgement(StrictModel):
 
     @property
     def worst(self) -> Verdict:
-        """The suite's verdict, or that of one of its expectations if that is worse."""
+        """The most severe of the suite's verdict and the verdicts of its expectations."""
         return merge_verdicts([self.verdict, *(check.verdict for check in self.expectations)])
 
 
@@ -75,18 +79,18 @@ class Judgement(Record):
 
     @property
     def inapplicable(self) -> dict[str, str]:
-        """By anomaly and metric, why it does not apply to the run's messaging system."""
+        """{anomaly or metric: the reason why it does not apply to the run's messaging system}."""
         checks = [check for suite in self.suites.values() for check in suite.expectations]
         return {check.name: check.why for check in checks if check.verdict is Verdict.NOT_APPLICABLE}
 
     @property
     def worst(self) -> Verdict:
-        """The verdict, or that of one of its suites or expectations if that is worse."""
+        """The most severe of the run's verdict and the verdicts of its suites and their expectations."""
         return merge_verdicts([self.verdict, *(suite.worst for suite in self.suites.values())])
 
 
 class JudgingFailure(Record):
-    """Why a run could not be judged. An earlier judgement no longer counts."""
+    """The reason why a run could not be judged. An earlier judgement no longer counts."""
 
     verdict: Verdict = Verdict.UNKNOWN
     why: str
@@ -94,16 +98,16 @@ class JudgingFailure(Record):
 
 
 def write_judgement(run: Run, judged: Judgement | JudgingFailure) -> None:
-    """Write a judgement, or why there is none, in place of an earlier one. Raises MachineError if that fails."""
+    """Write a judgement or a failure in place of an earlier judgement or failure. Raises MachineError if that fails."""
     write_record(run, judged)
     # If the process is killed here, both records exist. Readers prefer the failure, so they use no replaced judgement.
     remove_record(run, JudgingFailure if isinstance(judged, Judgement) else Judgement)
 
 
 def read_judgement(run: Run) -> Judgement:
-    """Return the judgement that `verify` left.
+    """Return the judgement that `verify` wrote.
 
-    Raises RunError if it is missing, damaged or of another run, or if the run could not be judged.
+    Raises RunError if the judgement is missing, damaged or of another run, or if the run could not be judged.
     """
     if (failure := read_record(run, JudgingFailure)) is not None:
         raise RunError(failure.why)

@@ -1,6 +1,6 @@
 """The live status of a run: counters and phases below `progress/`, for people to look at while the run goes on.
 
-It is no evidence: each part rewrites its own file at any time, and no step waits for one. Evidence is in records.
+The live status is no evidence, because each step or client rewrites its own file at any time. Evidence is in records.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from brokerproof.run.strict_model import load_object
 
 
 class LiveStatus:
-    """The live status of one part of a run, in `progress/<part>.json`."""
+    """The live status of one part of a run, such as a client, in `progress/<part>.json`."""
 
     def __init__(self, run: Run, part: str) -> None:
         self._run, self._part = run, part
         self._content: dict[str, Any] = {}
 
     def show(self, *, fault: dict[str, Any] | None = None, **content: Any) -> None:
-        """Write these values. Earlier values with other names stay. `fault` replaces the fault of the same name."""
+        """Write the values in `content`; earlier values with other names stay.
+
+        `fault` is added to the list of faults, or replaces the fault of the same name in it.
+        """
         self._content |= content
         if fault is not None:
             others = [one for one in self._content.get("faults", []) if one["fault"] != fault["fault"]]
@@ -35,7 +38,7 @@ class LiveStatus:
 
 
 def read_live_status(run: Run, part: str) -> dict[str, Any]:
-    """Return the live status of a part; empty if there is none or it cannot be read."""
+    """Return the live status of a part of the run; empty if the file is missing or cannot be read."""
     try:
         return load_object(run.read_text("progress", f"{part}.json"), file=run.path("progress", f"{part}.json"))
     except (FileNotFoundError, RunError):
@@ -43,7 +46,7 @@ def read_live_status(run: Run, part: str) -> dict[str, Any]:
 
 
 def read_every_live_status(run: Run) -> dict[str, dict[str, Any]]:
-    """Return the live status of every part that has one, by part."""
+    """Return {part: its live status} for all parts of the run that have written one."""
     filesystem, root = fsspec.url_to_fs(run.path("progress"))
     parts = sorted(PurePosixPath(file).stem for file in filesystem.glob(f"{root}/*.json"))
     return {part: read_live_status(run, part) for part in parts}

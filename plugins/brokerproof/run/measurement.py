@@ -1,7 +1,7 @@
 """A measurement: one row in the table `measurements`, in the judgement and in the history.
 
-Only this module defines its columns. The table's schema is made from them, and the columns of the history's database
-are checked against them.
+Only this module defines the columns of a measurement. The table's schema is made from these columns, and the columns of
+the history's database are checked against them.
 """
 
 from __future__ import annotations

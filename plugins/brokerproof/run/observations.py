@@ -1,7 +1,7 @@
-"""The names of the samples that are taken while a run goes on. Systems, links, the monitor and judging share them.
+"""The samples that are taken while a run goes on, and their names. Systems, links, the monitor and judging share them.
 
 A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process that carries all
-links. Its metric is a name of `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of it.
+links. Its metric is a value of `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of the metric.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Source(StrEnum):
 
 
 class SampledMetric(StrEnum):
-    """The metrics that can be sampled. A value is a number, a name, or a JSON list of names."""
+    """The metrics that can be sampled. A value is a number, a name, a JSON list of names, or the text of an error."""
 
     # Of a cluster. The nodes that the cluster itself lists as alive, by role (JSON list).
     ALIVE = "alive"
@@ -47,7 +47,7 @@ class SampledMetric(StrEnum):
     # Of a topic, by subscription.
     BACKLOG = "backlog"
     DELIVERED = "delivered"
-    # Of a topic, by way of replication, `CLUSTER>OTHER`.
+    # Of a topic, by direction of replication, `CLUSTER>OTHER`.
     REPLICATION_BACKLOG = "replication_backlog"
     REPLICATION_DELAY_S = "replication_delay_s"
 
@@ -80,16 +80,16 @@ class SampledMetric(StrEnum):
     NO_ANSWER = "no_answer"
 
     def join_subject(self, subject: str) -> str:
-        """Return the metric of one subject: a role, a subscription or a way."""
+        """Return `METRIC:SUBJECT`. A subject is a role, a subscription or a direction of replication, `HOME>OTHER`."""
         return f"{self}:{subject}"
 
     def join_partition(self, number: int) -> str:
-        """Return the metric of one partition; -1 is the number of a topic without partitions."""
+        """Return `METRIC:NUMBER`, or only the metric for -1, which means a topic without partitions."""
         return str(self) if number < 0 else self.join_subject(str(number))
 
 
 class SeriesKind(StrEnum):
-    """How the series of a metric is made from its samples."""
+    """The ways to make a series of values from the samples of a metric."""
 
     # The value at a moment.
     LEVEL = "level"
@@ -101,7 +101,7 @@ class SeriesKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """How a metric is drawn on a run's page. `factor` turns the value of its series into `unit`."""
+    """How a metric is drawn on a run's page. Values of the series times `factor` are in `unit`."""
 
     title: str
     unit: str
@@ -128,7 +128,7 @@ CURVES: Mapping[SampledMetric, Curve] = {
 class Sample:
     """One sampled value of `source`. `at` is when the answer arrived, in microseconds.
 
-    The value is None if there was no answer. That is recorded only if the previous value must no longer be used.
+    The value is None if there was no answer. Such a sample is taken only if the previous value must no longer be used.
     """
 
     at: int
@@ -142,21 +142,24 @@ class Sample:
 
 
 def make_topic_source(topic: str, cluster: str | None = None) -> str:
-    """Return the source of a topic. `cluster` is given if the run has several clusters, as each may hold the topic."""
+    """Return the source of a topic. With several clusters, `cluster` is given, because each may hold the topic."""
     return Source.TOPIC.join_name(topic if cluster is None else f"{topic}@{cluster}")
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return (kind, name) of a source or (metric, subject) of a metric. The second part may be empty."""
+    """Return the parts before and after the colon in `KIND:NAME` of a source or `METRIC:SUBJECT` of a metric.
+
+    If there is no colon, the second part is empty.
+    """
     first, _, second = name.partition(":")
     return first, second
 
 
 def format_names(names: Iterable[str]) -> str:
-    """Return the value of a sample that lists names."""
+    """Return a sample's value for a list of names: a sorted JSON list."""
     return json.dumps(sorted(names))
 
 
 def parse_names(value: str) -> list[str]:
-    """Return the names in a value that `format_names` made."""
+    """Return the list of names in a value made by `format_names`."""
     return [str(name) for name in json.loads(value)]

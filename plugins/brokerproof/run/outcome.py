@@ -11,12 +11,12 @@ from brokerproof.run.measurement import FiniteOrNone
 from brokerproof.run.records import Moment, Record
 from brokerproof.run.strict_model import StrictModel
 
-# Milliseconds by phase or fault, then by cluster or by way between two regions, then by quantile.
+# Milliseconds by phase or fault, then by cluster or by direction between two regions, then by quantile.
 LatenciesByTime = dict[str, dict[str, dict[str, FiniteOrNone]]]
 
 
 class Durations(StrictModel):
-    """Seconds of wall time."""
+    """The durations of a run and of its steps, in seconds of wall time."""
 
     # From the trigger to the verdict; None while there is no verdict.
     total: float | None
@@ -40,7 +40,7 @@ class NodeRestarts(StrictModel):
 
 
 class BriefOutcome(StrictModel):
-    """The part of an outcome that every run has, even if its run.json cannot be read."""
+    """The fields that the outcome of every run has, even of a run whose run.json cannot be read."""
 
     run_id: str
     scenario: str
@@ -58,7 +58,7 @@ def make_unknown_outcome(run_id: str, scenario: str, run_dir: object, why: str) 
 
 
 class Outcome(BriefOutcome, Record):
-    """The result of a run, and the reason why it is or is not the result that its scenario expects."""
+    """The result of a run, whether it is the one that the scenario expects (`met`), and the reason (`why`)."""
 
     topology: str
     runtime: str

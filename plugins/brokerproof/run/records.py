@@ -1,7 +1,8 @@
 """Records: what the steps of a run leave for each other, one model per kind and one file per record, in `state/`.
 
-A file has the name of its record's class, in snake case. A record is written whole. A reader gets its model, None if no
-step left it, or a RunError that names the file and the field. Each record contains the version of its model.
+A file has the name of its record's class, in snake case. A record is written whole. Reading returns the record, or None
+if no step left it; a damaged file raises RunError, which names the file and the field. Each file also contains the
+version of the record's model.
 
 Spark tasks may run on other machines that share only the run's directory, so their proofs are records too. The live
 status for people is in live_status.py and is no proof.
@@ -46,7 +47,7 @@ def name_file(kind: type[Record], key: str | int | None = None) -> str:
 
 
 def write_record(run: Run, record: Record) -> None:
-    """Write a record, which replaces an earlier one with the same key. A reader never sees half of it.
+    """Write a record, which replaces an earlier one of its kind and key. A reader never sees half a record.
 
     Raises MachineError if it cannot be written.
     """
@@ -56,7 +57,10 @@ def write_record(run: Run, record: Record) -> None:
 
 
 def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None) -> RecordModel | None:
-    """Return the record of a kind, or None if no step left it. Raises RunError if it breaks its model."""
+    """Return the record of a kind (and key), or None if no step left it.
+
+    Raises RunError if the file is damaged or contains another version of the model.
+    """
     path = _path(kind, key)
     try:
         text = run.read_text(*path)
@@ -67,7 +71,10 @@ def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None)
 
 
 def parse_record(kind: type[RecordModel], content: Mapping[str, Any], *, file: str) -> RecordModel:
-    """Return the JSON object `content` as a record. Raises RunError, which names `file` and the first wrong field."""
+    """Return the JSON object `content` as a record.
+
+    Raises RunError, which names `file`, for another version of the model or for the first wrong field.
+    """
     version = content.get("version")
     if version != kind.VERSION:
         raise RunError(
@@ -117,7 +124,7 @@ class StepSeconds(Record):
 
 
 class StepProblem(Record):
-    """Why a step could not do its work."""
+    """The reason why a step could not do its work."""
 
     KEY = "step"
 
@@ -140,13 +147,13 @@ class RunReleased(Record):
 
 
 class ObservationsRequested(Record):
-    """A step is about to read the table `observations`. It waits for the samples up to this moment."""
+    """Asks the monitor to write all samples up to the time `at`, because a step waits for them."""
 
     at: Moment
 
 
 class ObservationsWritten(Record):
-    """The samples up to the moment of the request are in the table `observations`."""
+    """The monitor's answer: all samples up to the requested time are in the table `observations`."""
 
     at: Moment
 
@@ -167,7 +174,7 @@ class NotificationAttempt(Record):
 
 
 class WallClockStep(StrictModel):
-    """A step of a wall clock against the run's time axis, found between two notes."""
+    """A sudden change of a wall clock, measured against the run's time axis between two notes."""
 
     # The time of the later note, on the run's time axis.
     at: Moment
@@ -176,7 +183,10 @@ class WallClockStep(StrictModel):
 
 
 class WallClockNote(Record):
-    """A process's wall clock against the run's time axis, noted once a second, with all steps of the clock so far."""
+    """How far a process's wall clock is ahead of the run's time axis, and all steps of the clock so far.
+
+    It is rewritten once a second.
+    """
 
     KEY = "process"
 
@@ -213,7 +223,10 @@ class TableSeal(Record):
 
 
 class TablesDeletion(Record):
-    """The tables of messages and the records of clients are deleted. Written before the first file is deleted."""
+    """Why and when the tables of messages and the records of clients are deleted.
+
+    This record is written before the first file is deleted.
+    """
 
     # Completes "its tables were deleted on DAY, …".
     why: str
@@ -238,7 +251,7 @@ class TimelineProcess(Record):
 
 
 class PhaseTimes(Record):
-    """When each phase begins and when the load ends. Written as soon as the load is steady."""
+    """The times when each phase begins and when the load ends. Written as soon as the load is steady."""
 
     steady_at: Moment
     impact_at: Moment
@@ -256,7 +269,7 @@ class FaultEffective(Record):
 
 
 class FaultTargets(Record):
-    """A fault was injected into targets known from an earlier answer, because no node answered when it was due."""
+    """The targets of a fault that were known only from an earlier answer, as no node answered when it was due."""
 
     KEY = "fault"
 
@@ -297,7 +310,8 @@ class FaultsUndone(Record):
 class ProducerEnd(Record):
     """The end of one producer. Each message that was due is acked, failed, unknown or not sent.
 
-    The producer itself counted the numbers. They are None if it was killed and its Spark task wrote this record.
+    The numbers are the producer's own counts. They are None if the producer was killed, because then its Spark task
+    wrote this record.
     """
 
     KEY = "task"
@@ -321,7 +335,7 @@ class ProducerEnd(Record):
 
     @property
     def counts(self) -> dict[str, int] | None:
-        """By outcome, the number of rows that the producer counted; None if a number is missing."""
+        """{outcome: the number of rows that the producer counted}; None if a number is missing."""
         counts = {str(outcome): getattr(self, outcome) for outcome in AttemptOutcome}
         return None if None in counts.values() else counts
 
@@ -342,7 +356,8 @@ class LoadEnd(Record):
 class ConsumerEnd(Record):
     """The end of one consumer.
 
-    The consumer itself counted the numbers. They are None if it was killed and its Spark task wrote this record.
+    The numbers are the consumer's own counts. They are None if the consumer was killed, because then its Spark task
+    wrote this record.
     """
 
     KEY = "task"
@@ -376,7 +391,10 @@ Behind = tuple[int, int]
 
 
 class SubscriptionDrain(StrictModel):
-    """Whether a subscription has received all messages of a partition (-1: of the whole topic), with the reason."""
+    """Whether a subscription has acknowledged all messages of a partition, with the reason.
+
+    Partition -1 means the whole topic.
+    """
 
     cluster: str
     topic: str
@@ -389,7 +407,7 @@ class SubscriptionDrain(StrictModel):
 
 
 class SubscriptionDrains(Record):
-    """Whether each subscription had drained when consuming ended."""
+    """Whether each subscription had drained, partition by partition, when consuming ended."""
 
     subscriptions: tuple[SubscriptionDrain, ...]
     at: Moment
@@ -399,7 +417,7 @@ class SubscriptionDrains(Record):
 
 
 class EpochRead(StrictModel):
-    """The part of a client's record that one epoch wrote. An epoch is one process of the client."""
+    """The part of a client's own record that one of its processes wrote. An epoch is the number of such a process."""
 
     epoch: int
     segments: int
@@ -410,7 +428,10 @@ class EpochRead(StrictModel):
 
 
 class ClientRecordRead(Record):
-    """The parts of a client's own record from which its table was made. Sealing the table removes that record."""
+    """The parts of a client's own record from which the rows of a table were made.
+
+    When the table is sealed, the client's own record is deleted, and this one stays.
+    """
 
     KEY = "client"
 
@@ -437,21 +458,24 @@ class ReplicationDrain(StrictModel):
 
 
 class ReplicationDrains(Record):
-    """Whether each way of replication had drained before the logs were read."""
+    """Whether replication had drained, for each direction from one cluster to another, before the logs were read."""
 
     drains: tuple[ReplicationDrain, ...]
     at: Moment
 
 
 class UnreadablePart(StrictModel):
-    """A part of a log that no reader can read although every node that should run is healthy. `end` is excluded."""
+    """A part of a log that no reader can read although every node that should run is healthy.
+
+    `start` is the first position of the part, and `end` the first position after the part.
+    """
 
     start: Behind
     end: Behind
 
 
 class LogRead(Record):
-    """Whether a fresh reader read a partition's log to its end; partition -1 is the whole topic."""
+    """Whether a new reader read a partition's log to its end. Partition -1 means a topic without partitions."""
 
     KEY = "task"
 

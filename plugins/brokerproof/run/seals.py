@@ -1,4 +1,4 @@
-"""Seals: the files of each recorded table with their rows and checksums, written by the table's writer.
+"""Seals: lists of each recorded table's files with sizes, numbers of rows and checksums, made by the table's writer.
 
 Judging first compares tables with their seals. If a file is missing, added or changed, a sentence names it and the
 verdict is `unknown`. The checksums find accidental changes by a disk, a copy or a person. They are no signature.
@@ -55,16 +55,19 @@ _READERS = 4
 
 
 def seal_tables(run: Run, *tables: str) -> None:
-    """Write the seals of tables that are complete now, replacing earlier ones. Raises RunError or MachineError."""
+    """Write a seal for each of these tables, which must be complete. Earlier seals are replaced.
+
+    Raises RunError if a file of a table cannot be read, MachineError if a seal cannot be written.
+    """
     for table in tables:
         write_record(run, TableSeal(table=table, files=tuple(_read_files(run, table)), at=clock.now_us()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SealCheck:
-    """The tables that differ from their seals or have none (`broken`), and a sentence for each problem.
+    """The tables that differ from their seals or have no seal (`broken`), and a sentence for each problem.
 
-    A table whose writer never began is broken but has no sentence, because other records explain its job's failure.
+    If a table's writer never began, the table is broken but has no sentence, because other records explain the failure.
     """
 
     broken: frozenset[str]
@@ -72,9 +75,10 @@ class SealCheck:
 
 
 def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: bool = True) -> SealCheck:
-    """Compare recorded tables with their seals. A run without seals, from before they existed, has no broken table.
+    """Compare recorded tables with their seals.
 
-    Without `checksums`, only the names, sizes and rows of files are compared, which reads only the files' footers.
+    A run of an older version, which did not write seals, has no broken table. Without `checksums`, only the names,
+    sizes and numbers of rows are compared, so only the footers of files are read.
     """
     broken: set[str] = set()
     problems: list[str] = []
@@ -122,14 +126,20 @@ def _describe_difference(sealed: SealedFile, found: SealedFile) -> str:
 
 
 def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile]:
-    """Return the table's files as they are now, by name. Raises RunError if one cannot be read."""
+    """Return name, size, checksum and number of rows of each file of the table now, sorted by name.
+
+    Raises RunError if a file cannot be read.
+    """
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
         return list(pool.map(lambda name: _read_file(filesystem, directory, name, checksums), run.list_files(table)))
 
 
 def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:
-    """Return a file as it is now. Its checksum is empty if `checksum` is false. Raises RunError."""
+    """Return name, size, checksum and number of rows of a file now. The checksum is empty if `checksum` is false.
+
+    Raises RunError if the file cannot be read.
+    """
     try:
         with filesystem.open(f"{directory}/{name}", "rb") as file:
             digest = _digest(file) if checksum else ""
@@ -153,7 +163,7 @@ def _read_blocks(file: IO[bytes]) -> Iterable[bytes]:
 
 
 def _count_rows(file: IO[bytes]) -> int:
-    """Return the number of rows in the footer; 0 if it cannot be read. Such a file also differs in size or checksum."""
+    """Return the number of rows in a Parquet file's footer; 0 if the footer cannot be read."""
     try:
         return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError):

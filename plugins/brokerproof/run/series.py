@@ -1,6 +1,6 @@
 """The course of a run over time, in steps of equal length, for the charts of its page. `verify` computes it once.
 
-Judging does not use it. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
+No verdict depends on it. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
 A value is None if the step has no measured value.
 """
 
@@ -34,7 +34,7 @@ class PublishSeries(StrictModel):
 class DeliverySeries(StrictModel):
     """Deliveries to one subscription, including repeated ones, and the latencies from schedule to first delivery.
 
-    Both belong to the step of the delivery.
+    A delivery and its latency belong to the step in which the message was received.
     """
 
     cluster: str
@@ -47,7 +47,8 @@ class DeliverySeries(StrictModel):
 class SampleSeries(StrictModel):
     """One sampled metric of one source, with the names of observations.py.
 
-    The value of a step is that of its last sample, the increase per second of a counter, or the length of a list.
+    The value of a step is the value of its last sample, a counter's increase per second, or the length of a list,
+    depending on the metric's `SeriesKind`.
     """
 
     source: str
@@ -56,9 +57,9 @@ class SampleSeries(StrictModel):
 
 
 class OwnerChange(StrictModel):
-    """From `at` on, the node `owner` serves a topic or one partition of it.
+    """From the time `at` on, the node `owner` serves `topic`, which is a topic or one partition.
 
-    `owner` is empty if no node serves it, and None if no node answered the question.
+    `owner` is empty if no node serves `topic`, and None if no node answered the question.
     """
 
     topic: str
@@ -79,7 +80,10 @@ class RunSeries(Record):
     owners: tuple[OwnerChange, ...] = ()
 
     def find_samples(self, metric: str) -> Iterator[tuple[str, str, SampleSeries]]:
-        """Yield (name of the source, subject, series) for each series of a metric. The subject may be empty."""
+        """Yield (name of the source, subject, series) for each series of a metric.
+
+        The subject is empty if the source has only one value of the metric.
+        """
         for one in self.samples:
             name, _, subject = one.metric.partition(":")
             if name == metric:

@@ -1,4 +1,4 @@
-"""The records that every step leaves about itself: its wall time, and the problem if it failed."""
+"""The records that every step leaves about itself: its start and end, and the problem if it failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.run.time_axis import follow_time_axis
 
 @contextmanager
 def record_step(run: Run, step: str) -> Iterator[None]:
-    """Write the step's `StepSeconds` and, if the block raises, its `StepProblem`.
+    """Run a block as a step: write its `StepSeconds` at the end and, if the block raises, its `StepProblem`.
 
     Before the block, this process begins to follow the run's time axis, and the problem of an earlier try is removed.
     """
@@ -43,7 +43,7 @@ def _leave_problem(run: Run, step: str, problem: str) -> None:
 
 
 def list_step_problems(run: Run) -> dict[str, str]:
-    """Return a sentence for each step that failed, by step."""
+    """Return {step: sentence with the problem} for the steps that failed."""
     return {step: f"step {step} failed: {_read_problem(run, step)}" for step in record_keys(run, StepProblem)}
 
 

@@ -1,4 +1,4 @@
-"""The base model of the files that the parts of a run write for each other, and how such a file is read."""
+"""The base model of the JSON files in a run's directory, and how such a file is read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Strict = TypeVar("Strict", bound=StrictModel)
 
 
 def load_object(text: str, *, file: str) -> dict[str, Any]:
-    """Return the object in a JSON text. Raises RunError, which names `file`, if the text is not a JSON object."""
+    """Return the JSON object in `text`. Raises RunError, which names `file`, if `text` is not a JSON object."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -32,7 +32,7 @@ def load_object(text: str, *, file: str) -> dict[str, Any]:
 
 
 def parse_strictly(model: type[Strict], content: Mapping[str, Any], *, file: str) -> Strict:
-    """Return the JSON object `content` as a model. Raises RunError, which names `file` and the first wrong field."""
+    """Return the JSON object `content` as a `model`. Raises RunError, which names `file` and the first wrong field."""
     try:
         # A strict model accepts an array for a tuple and a string for an enum only if it reads JSON text.
         return model.model_validate_json(json.dumps(content))

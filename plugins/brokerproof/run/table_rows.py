@@ -1,7 +1,8 @@
 """Reads the rows of a run's tables with DuckDB, without Spark.
 
-The files of a table are read one after the other, so an error names the damaged file. DuckDB skips the row groups whose
-statistics exclude every wanted row. Memory holds one batch of rows and the part of a row group that DuckDB decodes.
+The files of a table are read one after the other, so an error names the damaged file. DuckDB skips row groups that
+contain no wanted row according to their statistics. Memory holds one batch of rows and the part of a row group that
+DuckDB decodes.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ def iterate_rows(
     values: Mapping[str, Any] | None = None,
     problems: list[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows that satisfy the SQL condition `where`; none if the table does not exist.
+    """Yield the rows that satisfy the SQL condition `where`, as {column: value}; none if the table does not exist.
 
-    Times are microseconds since the epoch. If a file lacks a column, the column is null; if `where` names it, the file
-    cannot be read. `values` and `problems` are those of `query_files`.
+    Times are microseconds since the epoch. A column that a file lacks is null; but if `where` names such a column, the
+    file counts as unreadable. For `values` and `problems`, see `query_files`.
     """
     fields = [SCHEMAS[table].field(name) for name in columns or SCHEMAS[table].names]
     times = {field.name for field in fields if pa.types.is_timestamp(field.type)}
@@ -58,7 +59,10 @@ def collect_rows(
     values: Mapping[str, Any] | None = None,
     most_rows: int = _MOST_ROWS,
 ) -> list[dict[str, Any]]:
-    """Return the first `most_rows` rows of `iterate_rows`. If there are more, a sentence is added to `problems`."""
+    """Return at most `most_rows` rows of `iterate_rows`.
+
+    If there are more rows, or if a file cannot be read, a sentence is added to `problems`.
+    """
     rows = iterate_rows(run, table, where=where, values=values, problems=problems)
     found = list(islice(rows, most_rows))
     if next(rows, None) is not None:
@@ -67,7 +71,10 @@ def collect_rows(
 
 
 def count_rows(run: Run, table: str) -> int:
-    """Return the number of rows of a table. Only the footers of its files are read."""
+    """Return the number of rows of a table. Only the footers of its files are read.
+
+    Raises RunError if a file cannot be read.
+    """
     return sum(row["count"] for row in query_files(run, table, "SELECT count(*) AS count FROM recorded"))
 
 
@@ -79,10 +86,11 @@ def query_files(
     *,
     problems: list[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Run a query on each file of a table, and yield its rows.
+    """Run a query on each file of a table, one after the other, and yield the resulting rows, as {column: value}.
 
-    In the query, `recorded` is the file, and `$NAME` is the value of that name in `values`. Raises RunError if a file
-    cannot be read. If `problems` is given, a sentence is added to it instead, and the other files are read.
+    In the query, `recorded` is the content of the file, and `$NAME` is the value of that name in `values`. Raises
+    RunError if a file cannot be read. But if `problems` is given, a sentence is added to it, and the other files are
+    read.
     """
     # Imported here, because DuckDB imports pandas, which takes half a second. Parsing of DAG files does not need it.
     import duckdb

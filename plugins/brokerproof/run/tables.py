@@ -25,7 +25,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class AttemptOutcome(StrEnum):
-    """What a producer knows about an attempt, or about a message that it did not send."""
+    """The outcomes of an attempt to publish, as the producer knows them. `not_sent` means that there was no attempt."""
 
     ACKED = "acked"
     FAILED = "failed"
@@ -192,7 +192,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 
 def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return rows of a table as an Arrow batch. `constant` has the columns with the same value in all rows."""
+    """Return rows of a table as an Arrow batch. `constant` has the values of columns that are equal in all rows."""
     columns = [
         pa.array(
             [constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows],

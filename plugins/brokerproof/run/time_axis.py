@@ -1,4 +1,4 @@
-"""The time axis of a run: a process takes its times from the axis, and notes how its wall clock differs from it."""
+"""The time axis of a run. Processes take their times from this axis, and note how their wall clocks differ from it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _STEP_US = 100_000
 
 
 def make_time_axis() -> TimeAxis:
-    """Return a new axis whose time is, at this moment, that of the wall clock."""
+    """Return a new axis on which the present time is the present time of the wall clock."""
     return TimeAxis(boot_id=clock.read_boot_id(), offset_us=clock.measure_offset_us())
 
 
 def follow_time_axis(run: Run) -> None:
-    """Take this process's times from the run's axis from now on. If it has none, use the wall clock.
+    """Take this process's times from the run's axis from now on, or from the wall clock if the run has no axis.
 
     Raises RunError if run.json cannot be read.
     """
@@ -39,7 +39,7 @@ def follow_time_axis(run: Run) -> None:
 def note_wall_clock(run: Run, process: str) -> Iterator[None]:
     """Note the wall clock of this process once a second while the block runs, and at its end.
 
-    An error ends only the notes and is printed on stderr.
+    An error while noting ends the notes but not the block, and is printed on stderr.
     """
     ending = threading.Event()
 
@@ -60,10 +60,10 @@ def note_wall_clock(run: Run, process: str) -> Iterator[None]:
 
 
 class WallClockNotes:
-    """Writes the wall-clock notes of one process. Each note replaces the last one and has all steps so far."""
+    """Writes a process's `WallClockNote`. Each note replaces the previous one and has all steps so far."""
 
     def __init__(self, run: Run, process: str, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
-        """If an earlier process of the same name did this work before, its steps and its boots are kept.
+        """Keep the steps and boots that an earlier process of the same name has noted.
 
         Raises RunError if the earlier process's note is damaged.
         """
@@ -76,7 +76,7 @@ class WallClockNotes:
         self._lead_us = earlier.lead_us if earlier and earlier.boot_id == self._boot_id else None
 
     def add(self) -> None:
-        """Note the wall clock as it is now. Raises MachineError."""
+        """Note the wall clock as it is now. Raises MachineError if the note cannot be written."""
         lead_us, at = self._time.measure_wall_lead(), self._time.now_us()
         if self._lead_us is not None and abs(lead_us - self._lead_us) > _STEP_US:
             self._steps = (*self._steps, WallClockStep(at=at, size_us=lead_us - self._lead_us))

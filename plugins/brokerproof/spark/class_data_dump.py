@@ -1,4 +1,4 @@
-"""Makes Spark's class data archive: `python -m brokerproof.spark.class_data_dump` runs a job of a few rows for it."""
+"""Creates Spark's class data archive by a job of a few rows: `python -m brokerproof.spark.class_data_dump`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.spark.submission import submit_locally
 
 
 def dump_archive() -> None:
-    """Run the warm-up job and keep the archive that Java writes. Raises RunError if the job or the dump fails."""
+    """Run the job `warm_up`, at whose end Java writes the archive. Raises RunError if the job or the writing fails."""
     path = locate_archive()
     path.parent.mkdir(parents=True, exist_ok=True)
     with stage_file(path) as unfinished:

@@ -20,10 +20,10 @@ _FEW_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:Reserve
 
 
 def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
-    """Return the configuration that every job needs, as {key: value}.
+    """Return Spark's configuration for a job, as {key: value}.
 
     `temporary` is the directory for the driver's own files. With `local`, driver and executors are one process on this
-    machine. `messages` is the number of messages that the job judges.
+    machine. `messages` is the number of messages that the job judges, 0 for other jobs.
     """
     conf = {
         "spark.ui.enabled": "false",
@@ -56,7 +56,7 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
 
 
 def build_spark_environment(settings: Settings, temporary: Path, *, local: bool) -> dict[str, str]:
-    """Return the environment of Spark's programs: this Python, the Java installed with it, and the project's code.
+    """Return environment variables for Spark's programs, so that they use this Python, our Java and our code.
 
     `temporary` is the directory for the files that only the job itself reads. With `local`, the job listens only on
     this machine's loopback.
@@ -79,10 +79,10 @@ def build_spark_environment(settings: Settings, temporary: Path, *, local: bool)
 
 
 def list_verify_options(expectations: Directories) -> list[str]:
-    """Return the options of `verify`: the directories of suites, and the names of the users' suites.
+    """Return the command-line options of `verify`: the directories of suites, and the names of the users' suites.
 
-    If the file of a named suite is gone when `verify` runs, the suite is `unknown`. The shipped directory is last,
-    because `verify` takes each suite from the first directory that has it.
+    If the file of such a suite is missing when `verify` runs, the suite's verdict is `unknown`. The shipped directory
+    is last, because `verify` takes each suite from the first directory that has it.
     """
     in_order = sorted(expectations.paths, key=lambda path: path == expectations.shipped)
     options = [option for path in in_order for option in ("--expectations", str(path))]

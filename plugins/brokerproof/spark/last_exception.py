@@ -1,4 +1,4 @@
-"""The last exception in the output of a Spark job."""
+"""Finds the exception that explains why a Spark job failed, in the output of the job."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _EXCEPTION = re.compile(
 
 
 class LastException:
-    """Remembers the last exception in `sentence`, which is empty if the output contains none.
+    """Keeps a sentence about the last exception in the output in `sentence`; empty if the output contains none.
 
     An exception of this project is kept even if exceptions of Spark follow, because Spark raises those while it ends
-    the other tasks. If Java printed the cause of an exception, `sentence` includes the cause, even if the exception is
-    printed again without it.
+    the other tasks. If Java printed the cause of an exception once, `sentence` includes the cause.
     """
 
     def __init__(self) -> None:
@@ -28,7 +27,7 @@ class LastException:
         self._wrapping = ""
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines unchanged, and look for an exception in each."""
+        """Yield the lines unchanged, and update `sentence` if a line contains an exception."""
         for line in lines:
             if match := _EXCEPTION.match(line.strip()):
                 self._remember(match)

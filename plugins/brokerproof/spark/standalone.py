@@ -1,7 +1,7 @@
 """A process of a Spark cluster: `python -m brokerproof.spark.standalone master` or `… worker spark://HOST:7077`.
 
-The process becomes Spark's own program. It has the same Java and the same modules as the jobs, so that a worker can
-load the code that a job sends to it.
+This process is replaced by Spark's own program, with the same Java and the same Python modules as the jobs. So a worker
+can load the code that a job sends to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _PROGRAMS = {
 
 
 def build_command(arguments: Sequence[str]) -> list[str]:
-    """Return the command of Spark's program. Exits with status 2 if the first argument is not `master` or `worker`."""
+    """Return the command that starts Spark's program.
+
+    Exits with status 2 if the first argument is not `master` or `worker`.
+    """
     if not arguments or arguments[0] not in _PROGRAMS:
         print(f"usage: python -m {__spec__.name} {{{','.join(_PROGRAMS)}}} [ARGUMENT ...]", file=sys.stderr)
         raise SystemExit(2)
@@ -30,7 +33,7 @@ def build_command(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Replace this process by Spark's program."""
+    """Replace this process by the program of a Spark master or worker."""
     command = build_command(sys.argv[1:])
     # The directory of the jobs' temporary files is not used, because other machines may share it.
     temporary = Path(tempfile.gettempdir()) / "brokerproof-spark"

@@ -22,9 +22,10 @@ def submit_locally(
     conf: Mapping[str, str] = MappingProxyType({}),
     log: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run a job and wait for it. If it fails, raises RunError with the last exception in the job's output.
+    """Run a job of `spark_jobs/` and wait for its end.
 
-    `conf` is added to the configuration of every job. `log` gets each line of the job's output.
+    `conf` is added to the job's usual configuration and overrides it. `log` is called with each line of the job's
+    output. If the job fails, raises RunError with the last exception in the output.
     """
     with temporary_directory(settings.spark_temporary) as temporary:
         whole_conf = {**build_spark_conf(settings, temporary, local=True), **conf}

@@ -1,7 +1,8 @@
-"""The directory of the files that only a Spark job itself reads: shuffles, spilled rows, libraries that Java unpacks.
+"""A directory for the files that only a Spark job itself reads: shuffles, spilled rows, libraries that Java unpacks.
 
 A killed job does not remove its files, which may be gigabytes for a judging job. So the directory's name contains the
-process that submitted the job. The next job, or `down`, removes the directories of processes that have ended.
+pid and start of the process that submitted the job. The next job, or `brokerproof down`, removes the directories of
+processes that have ended.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _jobs = itertools.count()
 
 @contextmanager
 def temporary_directory(parent: Path) -> Iterator[Path]:
-    """Make a directory of this process below `parent`, yield it, and remove it at the end of the block.
+    """Make a directory for one job below `parent`, yield it, and remove it at the end of the block.
 
-    The directories of processes that have ended are removed first.
+    First, the directories of processes that have ended are removed.
     """
     remove_abandoned_directories(parent)
     directory = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
@@ -37,7 +38,7 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
 
 
 def remove_abandoned_directories(parent: Path) -> None:
-    """Remove the directories of processes that have ended. Files and directories with other names stay."""
+    """Remove the directories below `parent` whose names contain a process that has ended. All others stay."""
     for directory in parent.glob("*"):
         if not _has_living_owner(directory.name):
             shutil.rmtree(directory, ignore_errors=True)
