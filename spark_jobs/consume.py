@@ -136,7 +136,7 @@ def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float
     """
     if drain.drained and not behind:
         return drain
-    # A message that is replicated after this moment has no consumer.
+    # A message that is replicated after this time has no consumer.
     behind_too = f"; replication had not drained from {', '.join(behind)}" if behind else ""
     why = f"{drain.why}{behind_too}; not drained {settle_s:.0f} s after load and faults had ended"
     return drain.model_copy(update={"drained": False, "why": why})

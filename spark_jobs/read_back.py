@@ -111,7 +111,7 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
     has_parts = isinstance(make_observation(run), LocatesCopies)
     patience_s = _STALLED_S if has_parts else 2 * _STALLED_S
     reader, progressed, is_second = clients.reader(log.partition), time.monotonic(), not has_parts
-    # Where the next reader begins: at the last entry that was read, because its batch may hold more messages, or behind
+    # Where the next reader begins: at the last entry that was read, because its batch may hold more messages, or after
     # an unreadable part.
     start: Position | None = None
     while True:
@@ -182,7 +182,7 @@ def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> Un
     left = [part for part in parts if passed is None or not passed.reaches(part[1])]
     if left:
         (start, end), *others = left
-        # If a segment cannot be opened, no reader can begin behind its last entry, so this part ends at the next part.
+        # If a segment cannot be opened, no reader can begin after its last entry, so this part ends at the next part.
         end = others[0][0] if others else end
         return UnreadablePart(start=max(start[:2], passed[:2] if passed else start[:2]), end=end[:2])
     raise RunError("no part of the log is left to read")

@@ -52,7 +52,7 @@ class WallClocks:
 
     @property
     def clock_error_us(self) -> int:
-        """The setting for the greatest difference of two clocks; 0 if all processes ran in the boot of the time axis."""
+        """The setting for the greatest difference of two clocks; 0 if all processes ran in the time axis's boot."""
         return self.set_error_us if self._list_unknown() or len(self._hosts) != 1 else 0
 
     @property
