@@ -55,7 +55,7 @@ _EARLY_JOIN_S = 1.0
 def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one consumer as a Spark task, and yield rows of the table `deliveries`.
 
-    The consumers wait for each other at `barrier`. It is the Spark task's own barrier by default.
+    The consumers wait for each other at `barrier`, by default the barrier of the Spark task.
     """
     (barrier or BarrierTaskContext.get()).barrier()
     epochs = list_epochs(run, task.client)

@@ -38,7 +38,7 @@ _OVERDUE_S = 30.0
 def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one producer as a Spark task, and yield rows of the table `publishes`.
 
-    The producers wait for each other at `barrier`. It is the Spark task's own barrier by default.
+    The producers wait for each other at `barrier`, by default the barrier of the Spark task.
     """
     context = barrier or BarrierTaskContext.get()
     # If Spark repeats the task, earlier epochs have sent messages too.

@@ -1,4 +1,4 @@
-"""Compares the numbers of rows that each client counted, that its recorded files held, and that its table holds.
+"""Compares, for each client, the numbers of rows that it counted, that its record had, and that its table has.
 
 A client is a producer or a consumer, and writes its record as files. The rows of a log in the table `stored` are
 compared with the count of the log's reader. A difference means that recorded rows are gone, or that a table has rows

@@ -136,7 +136,7 @@ class Evidence:
     logs: Mapping[LogKey, LogProof]
     drains: Mapping[tuple[str, str, int, str], DrainProof]
     replication: Mapping[tuple[str, str, str], ReplicationProof]
-    # The answer for each path that `replication` lacks.
+    # The proof for each key that `replication` lacks.
     without_replication: Proof
     undone: Proof
     finished: Proof

@@ -53,7 +53,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Esti
 
 
 def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the fault's effect until each partition that a target owned then had another owner.
+    """Return the time from the fault's effect until each partition that a target owned at the effect had another owner.
 
     The value is None if no target owned a partition, or if the owner of a partition before the effect is not known.
     """

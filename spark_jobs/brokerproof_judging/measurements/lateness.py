@@ -20,10 +20,10 @@ _KEY = ["cluster", "topic", "producer", "key"]
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
-    """A summary of the interruptions that touch a fault's `client_span` (from its injection to the next fault's one).
+    """A summary of the interruptions that touch a fault's `client_span`.
 
-    A place is a producer in one partition of a cluster, and its name has the form `CLUSTER/partition
-    NUMBER/PRODUCER`.
+    A `client_span` goes from a fault's injection to the next fault's injection. A place is a producer in one
+    partition of a cluster, such as `eu/partition 3/shop-p0`.
     """
 
     # The end of the last interruption, and its place.
@@ -59,8 +59,8 @@ def name_partition(partition: Column) -> Column:
 def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
     """Return `publishes` with the columns `place` (a name made of cluster, partition and producer) and `in_unknown`.
 
-    `in_unknown` is true if the partition is not known. Only an ack names a partition. An attempt without an ack is
-    in the partition that acks for the same key name. If the topic is not `partitioned`, all attempts are in its
+    `in_unknown` is true if the partition is not known. Only an ack names a partition. For an attempt without an
+    ack, the partition comes from acks of the same key. If the topic is not `partitioned`, all attempts are in its
     only partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
     """
     of_keys = publishes.filter("partition IS NOT NULL").groupBy(*_KEY).agg(F.max("partition").alias("of_key"))

@@ -1,4 +1,4 @@
-"""Measures the delay that the emulation of a link added beyond the delay that was set, because latencies include it."""
+"""Measures the delay that the emulation of a link added beyond the delay that was set. Latencies include this delay."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ AT_END = "end"
 def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     """Yield `segments_not_spanning`: the number of log segments that lack a copy in a region that needs one.
 
-    There is a value for each `moment` in the table `copies`. A segment also counts if its required regions are not
-    known. The value for the moment `end` is null unless the copies of every log were asked for after the last fault
-    was undone.
+    There is a value for each named `moment`, such as `end`, in the table `copies`. A segment also counts if its
+    required regions are not known. At `end`, the value is null unless the copies of every log were asked for after
+    the last fault was undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)

@@ -59,8 +59,8 @@ def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
 def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: Column) -> DataFrame:
     """Return `times` (`start`, `end` in µs) with the column `own`.
 
-    `own` is true if a standstill of the client in the column `client` may have caused or lengthened the time of the
-    row.
+    `own` is true if a standstill of the row's `client` may have caused or lengthened the time from `start` to
+    `end`.
     """
     rows = [(name, list_causes(each)) for name, each in standstills.items() if each]
     if not rows:
@@ -77,7 +77,7 @@ def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: 
 def cut_out_own(
     spark: SparkSession, times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0
 ) -> DataFrame:
-    """Return `times` (`start`, `end` in µs) without the parts that standstills of `client` may have caused.
+    """Return `times` (`start`, `end` in µs) without the parts that standstills of the row's `client` may have caused.
 
     A row may be shortened, split or removed. A standstill has effects for at least `lead_us` after its end.
     """

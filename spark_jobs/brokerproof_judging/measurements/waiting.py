@@ -37,7 +37,7 @@ def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None 
 
 
 def find_end(levels: Levels) -> int | None:
-    """Return the moment of the first low sample after the last high one; None if there is none."""
+    """Return the time of the first low sample after the last high one; None if there is none."""
     last_high = max((number for number, (_, level) in enumerate(levels) if level is Level.HIGH), default=-1)
     return next((at for at, level in levels[last_high + 1 :] if level is Level.LOW), None)
 
@@ -92,10 +92,10 @@ def read_arrival(
     since_us: int | None = None,
     standstills: Sequence[tuple[int, int]] = (),
 ) -> Estimate:
-    """Return the time from the effect, or from `since_us`, to the first sample that shows an event.
+    """Return the time from the fault's effect, or from `since_us`, to `at_us`, the first sample that shows an event.
 
-    The value is "at most" if the event may have come earlier. The monitor may have taken no sample for some time before
-    that sample, or one of the clients' `standstills` may have delayed the event.
+    The value is "at most" if the event may have come earlier: if the monitor took no sample for some time before
+    `at_us`, or if one of the clients' `standstills` may have delayed the event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     # A source may need a second for its answer after the silence.

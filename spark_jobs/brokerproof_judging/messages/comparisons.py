@@ -63,7 +63,7 @@ class Comparison:
 def find_by_comparison(
     spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """Return the findings of the comparisons for `anomalies`, with the columns of `_FINDINGS`."""
+    """Return the findings of the comparisons for `anomalies`: each has a message, its place and the anomaly."""
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),

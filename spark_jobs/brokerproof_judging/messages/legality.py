@@ -60,7 +60,7 @@ def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
 def list_loosened(scenario: Scenario) -> pa.Table:
     """Return a table with each anomaly that the scenario loosens (allows), and the messages for which it is allowed.
 
-    These have the given `outcome`, `home` and `subscription`. Null matches any value.
+    A row is about the messages with its `outcome`, `home` and `subscription`. Null matches any value.
     """
     rows = [(str(anomaly), each.outcome, each.home, each.subscription) for anomaly, each in scenario.loosen.items()]
     return make_small_table("anomaly string, outcome string, home string, subscription string", rows)

@@ -144,6 +144,6 @@ class FactsOfPart:
 
 
 def find_anomaly(connection: DuckDB, anomaly: str) -> Batches:
-    """Yield the findings of an anomaly's query, as rows of `FINDINGS`."""
+    """Yield the findings of an anomaly's query, with the columns of `FINDINGS`."""
     for batch in select_batches(connection, read_query(f"anomalies/{anomaly}")):
         yield batch.append_column("anomaly", pa.array([anomaly] * len(batch), pa.string()))

@@ -54,7 +54,7 @@ _TWO_KEYS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE key !
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """A summary of a part's rows. Its size does not grow with the number of messages."""
+    """A summary of the rows in one part of the messages. Its size does not grow with the number of messages."""
 
     # (producer, messages, lowest seq, highest seq)
     producers: list[tuple[str, int, int, int]]

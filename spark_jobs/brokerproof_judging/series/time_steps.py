@@ -1,4 +1,4 @@
-"""Divides the time of a run into steps, in which its series are counted."""
+"""Divides the time of a run into steps of equal length. A series has one value for each step."""
 
 from __future__ import annotations
 

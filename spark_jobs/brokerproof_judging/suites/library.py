@@ -49,7 +49,7 @@ class Library(Protocol):
 
     @property
     def validated(self) -> Mapping[str, bool]:
-        """The title of each validated file, and whether all its expectations hold according to the library."""
+        """{title of a validated file: whether all its expectations hold according to the library}."""
 
     def build_data_docs(self) -> None:
         """Build pages about all validations so far."""
