@@ -131,8 +131,8 @@ def _timeline_has_ended(run: Run) -> bool:
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
     """Return the record of a subscription's drain.
 
-    `behind` has the directions (`SENDER to RECEIVER`) in which replication had not drained. If there is one, the
-    drain of the subscription is not proven, because more messages may still arrive.
+    `behind` has the directions (`SENDER to RECEIVER`) in which replication had not drained. If there is one, the drain
+    of the subscription is not proven, because more messages may still arrive.
     """
     if drain.drained and not behind:
         return drain

@@ -165,8 +165,8 @@ def _is_new(received: Received, reading: _Reading) -> bool:
 def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> UnreadablePart:
     """Return the unreadable range of a log whose reader stopped at `passed`. Reading may go on after this range.
 
-    Raises BrokerproofError with the reason if a fault in force or an unhealthy node may be the cause. The error is
-    also raised if the system does not say where parts of a log begin, or if no part is left.
+    Raises BrokerproofError with the reason if a fault in force or an unhealthy node may be the cause. The error is also
+    raised if the system does not say where parts of a log begin, or if no part is left.
     """
     observation = make_observation(run)
     if not isinstance(observation, LocatesCopies):

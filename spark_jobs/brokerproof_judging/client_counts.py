@@ -38,8 +38,7 @@ _WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
 def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str, list[str]]:
     """Return {table: sentences} about differing numbers, unreadable records and clients that several processes ran.
 
-    The tables are `publishes`, `deliveries` and `stored`. A run that was recorded without counts has no
-    differences.
+    The tables are `publishes`, `deliveries` and `stored`. A run that was recorded without counts has no differences.
     """
     summaries = list(summaries)
     published, delivered = _count_attempts(summaries), _count_deliveries(run, summaries)

@@ -53,8 +53,8 @@ NO_RECORD = Proof(given=False, why="no step left a record of it")
 class LogProof(Proof):
     """Whether a log was read to its end, and how far the reader came.
 
-    Everything before the position `passed` was read, except the ranges `unreadable`. `passed` is None if no record
-    says how far the reader came.
+    Everything before the position `passed` was read, except the ranges `unreadable`. `passed` is None if no record says
+    how far the reader came.
     """
 
     passed: Behind | None = None
@@ -129,8 +129,8 @@ def list_workload_logs(run: Run) -> list[LogKey]:
 class Evidence:
     """The proofs that the run's other steps recorded.
 
-    A key of `drains` is (cluster, topic, partition, subscription). A key of `replication` is (topic, sending
-    cluster, receiving cluster).
+    A key of `drains` is (cluster, topic, partition, subscription). A key of `replication` is (topic, sending cluster,
+    receiving cluster).
     """
 
     logs: Mapping[LogKey, LogProof]
@@ -180,8 +180,8 @@ class Evidence:
     def list_problems(self, run: Run, logs: Iterable[tuple[str, LogKey]]) -> Iterator[str]:
         """Yield a sentence for each missing proof: of the load's end, the undo of faults, the read-back or a drain.
 
-        `logs` has (home, log) for each log that messages published to the cluster `home` had to reach. The
-        workload's other logs must have been read to their ends too.
+        `logs` has (home, log) for each log that messages published to the cluster `home` had to reach. The workload's
+        other logs must have been read to their ends too.
         """
         if not self.finished.given:
             yield f"The load did not finish: {self.finished.why}."
@@ -245,8 +245,8 @@ class Evidence:
 class EvidenceTables:
     """The proofs as tables for SQL queries.
 
-    `logs` has a row for each log, `unreadable` for each unreadable range of a log, and `drains` for each partition
-    and subscription. `replication` has a row for each topic and direction (from `home` to `cluster`), and
+    `logs` has a row for each log, `unreadable` for each unreadable range of a log, and `drains` for each partition and
+    subscription. `replication` has a row for each topic and direction (from `home` to `cluster`), and
     `replication_ends` a row for each partition of these.
     """
 
@@ -272,9 +272,9 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
 def _find_broken_consumers(run: Run) -> dict[tuple[str, str], DrainProof]:
     """Return {(cluster, subscription): proof that is not given} for each subscription with a consumer that ended badly.
 
-    The reason is the consumer's problem: it may have acknowledged deliveries that its record lacks. The cluster is
-    the last one of the subscription, where it has to drain. If all consumers of a subscription ended without a
-    problem, the subscription is left out. A run that was recorded without seals has no entry.
+    The reason is the consumer's problem: it may have acknowledged deliveries that its record lacks. The cluster is the
+    last one of the subscription, where it has to drain. If all consumers of a subscription ended without a problem, the
+    subscription is left out. A run that was recorded without seals has no entry.
     """
     broken: dict[tuple[str, str], DrainProof] = {}
     for task in plan_consumers(run) if run.facts.sealed else ():

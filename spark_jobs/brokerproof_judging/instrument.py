@@ -36,9 +36,9 @@ _ACROSS_PROCESSES = (
 class Instrument:
     """The state of Brokerproof itself: its problems as sentences, and what can be claimed in spite of them.
 
-    If `messages_are_whole` is false, no anomaly is claimed. `publishes_are_whole` is about the table `publishes`
-    alone, which is enough to know which messages were acked. `hosts_compare` is false if the run's processes were
-    on several hosts whose times do not compare.
+    If `messages_are_whole` is false, no anomaly is claimed. `publishes_are_whole` is about the table `publishes` alone,
+    which is enough to know which messages were acked. `hosts_compare` is false if the run's processes were on several
+    hosts whose times do not compare.
     """
 
     problems: Sequence[str]
@@ -98,8 +98,8 @@ def withhold_claims(
 
     `problems` are sentences about gaps in the evidence. If there is one, no standard expectation (a kind that Great
     Expectations itself has) passes or fails, because such an expectation cannot see that a row is missing.
-    Brokerproof's own kinds of expectation see a missing message as `unproven`. `faults_undone` is true if every
-    fault that is not permanent is proven to be undone.
+    Brokerproof's own kinds of expectation see a missing message as `unproven`. `faults_undone` is true if every fault
+    that is not permanent is proven to be undone.
     """
     return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 

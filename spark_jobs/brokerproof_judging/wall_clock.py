@@ -80,8 +80,8 @@ class WallClocks:
     def doubt_hosts(self, least_delay_us: int | None = None) -> str:
         """Return a sentence why times of several hosts do not compare; empty if they do, or if there is one host.
 
-        `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known.
-        It is negative if the clocks of two hosts differ by more than the delay.
+        `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known. It is
+        negative if the clocks of two hosts differ by more than the delay.
         """
         if unknown := self._list_unknown():
             return f"Times of two processes do not compare, because nothing says on which host {_join(unknown)} ran."

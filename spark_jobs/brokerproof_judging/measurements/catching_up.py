@@ -63,8 +63,8 @@ def measure_backlog_drain(
 ) -> Estimate:
     """Return the time from the fault's effect until every high backlog of a subscription was at its usual height again.
 
-    The value is 0 if no backlog was high, and None if a backlog was not sampled. `standstills` are times (from, to)
-    in µs in which consumers stood still and may have kept a backlog high.
+    The value is 0 if no backlog was high, and None if a backlog was not sampled. `standstills` are times (from, to) in
+    µs in which consumers stood still and may have kept a backlog high.
     """
     levels: dict[str, Levels] = {}
     for source, subscription, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
@@ -92,8 +92,7 @@ def measure_backlog_drain(
 def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Estimate:
     """Return the time from the return of a fault's nodes until each replication backlog was at its usual height.
 
-    The value is None if a backlog was not sampled, or if the nodes did not return before the next fault took
-    effect.
+    The value is None if a backlog was not sampled, or if the nodes did not return before the next fault took effect.
     """
     backlogs = {
         way: values for _, way, values in samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG)
@@ -135,8 +134,8 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
     """Return a backlog's usual height: its highest value from the steady phase's start to the first fault's effect.
 
-    In the cluster that a subscription moves to, its values begin later. They count up to the next fault's effect.
-    The result is 0 if there is no value in that time.
+    In the cluster that a subscription moves to, its values begin later. They count up to the next fault's effect. The
+    result is 0 if there is no value in that time.
     """
     steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)

@@ -16,8 +16,7 @@ from brokerproof_judging.measurements.waiting import list_samples, read_absence,
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
     """Return the time from the fault's effect until each list of live nodes was sampled without the fault's targets.
 
-    The value is None if no target is in a list, if no node was left to give a list, or if the targets stayed in
-    service.
+    The value is None if no target is in a list, if no node was left to give a list, or if targets stayed in service.
     """
     listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}

@@ -21,8 +21,7 @@ from brokerproof_judging.measurements.standstills import Times, cut_out_own
 class Gap:
     """The longest time without an event (an ack or a delivery) at any one place, and the number of places compared.
 
-    `proven_us` is the length of the longest such time after clients' own standstills are cut out; 0 if none is
-    left.
+    `proven_us` is the length of the longest such time after clients' own standstills are cut out; 0 if none is left.
     """
 
     start_us: int
@@ -49,11 +48,11 @@ def find_longest_gaps(
     """Return {fault: longest gap that touches the fault's `client_span`}. A fault without a gap is left out.
 
     A `client_span` goes from a fault's injection to the next fault's injection. `events` has the columns `topic`,
-    `place` and `at` in µs. `expected` has the columns `topic` and `place` of places that have to get events, even
-    if they get none. A gap is the time between two successive events of a place. A place's first gap begins when
-    the load becomes steady. A gap that begins before the load ends lasts until the next event, or until the load's
-    end if no event follows. No gap is cut at the edges of a `client_span`. `client` is the part of a place's name
-    that names the client in `standstills`.
+    `place` and `at` in µs. `expected` has the columns `topic` and `place` of places that have to get events, even if
+    they get none. A gap is the time between two successive events of a place. A place's first gap begins when the load
+    becomes steady. A gap that begins before the load ends lasts until the next event, or until the load's end if no
+    event follows. No gap is cut at the edges of a `client_span`. `client` is the part of a place's name that names the
+    client in `standstills`.
     """
     place = Window.partitionBy("topic", "place").orderBy("at")
     nothing = F.lit(None).cast("long")

@@ -150,9 +150,9 @@ def _find_delivery_gaps(
 def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
     """Return `topic`, `place` and `at` (µs) of each message's first delivery at each place.
 
-    A repeated delivery is left out, because it ends no gap: new messages may still be held up. This is also true if
-    a subscription gets a message again in the cluster that it moved to. A message without a readable producer or
-    seq is identified by its position.
+    A repeated delivery is left out, because it ends no gap: new messages may still be held up. This is also true if a
+    subscription gets a message again in the cluster that it moved to. A message without a readable producer or seq is
+    identified by its position.
     """
     named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
     position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")

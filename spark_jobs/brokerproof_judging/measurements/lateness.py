@@ -22,8 +22,8 @@ _KEY = ["cluster", "topic", "producer", "key"]
 class Interruptions:
     """A summary of the interruptions that touch a fault's `client_span`.
 
-    A `client_span` goes from a fault's injection to the next fault's injection. A place is a producer in one
-    partition of a cluster, such as `eu/partition 3/shop-p0`.
+    A `client_span` goes from a fault's injection to the next fault's injection. A place is a producer in one partition
+    of a cluster, such as `eu/partition 3/shop-p0`.
     """
 
     # The end of the last interruption, and its place.
@@ -59,9 +59,9 @@ def name_partition(partition: Column) -> Column:
 def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
     """Return `publishes` with the columns `place` (a name made of cluster, partition and producer) and `in_unknown`.
 
-    `in_unknown` is true if the partition is not known. Only an ack names a partition. For an attempt without an
-    ack, the partition comes from acks of the same key. If the topic is not `partitioned`, all attempts are in its
-    only partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
+    `in_unknown` is true if the partition is not known. Only an ack names a partition. For an attempt without an ack,
+    the partition comes from acks of the same key. If the topic is not `partitioned`, all attempts are in its only
+    partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
     """
     of_keys = publishes.filter("partition IS NOT NULL").groupBy(*_KEY).agg(F.max("partition").alias("of_key"))
     number = F.coalesce("partition", "of_key") if partitioned else F.lit(-1)
@@ -82,10 +82,10 @@ def measure_interruptions(
 ) -> dict[str, Interruptions]:
     """Return {fault: interruptions that touch its `client_span`}. A fault without interruptions is left out.
 
-    `attempts` come from `place_attempts`. Messages that were due before the steady phase are left out. An
-    interruption is not cut at the edges of a `client_span`, but ends with the load at the latest. A message that
-    was never acked is late until the load's end, even if later messages of the same place were acked. `standstills`
-    are those of producers.
+    `attempts` come from `place_attempts`. Messages that were due before the steady phase are left out. An interruption
+    is not cut at the edges of a `client_span`, but ends with the load at the latest. A message that was never acked is
+    late until the load's end, even if later messages of the same place were acked. `standstills` are those of
+    producers.
     """
     load_end_us = load.end_us
     messages = _find_late_times(attempts, late_after_us, load)
@@ -172,8 +172,8 @@ def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> Dat
     """Return `topic`, `place`, `start`, `end` and `answered` of each message that can be late before the load's end.
 
     From `start` (µs), a message counts as late. `end` is its first ack, or the load's end. If `end` is not after
-    `start`, the message was not late. `answered` is true if the message was acked before the load ended. Messages
-    that were due before the load became steady are left out.
+    `start`, the message was not late. `answered` is true if the message was acked before the load ended. Messages that
+    were due before the load became steady are left out.
     """
     acked = F.when(F.col("outcome") == AttemptOutcome.ACKED, F.unix_micros("settled_at"))
     load_end_us = load.end_us

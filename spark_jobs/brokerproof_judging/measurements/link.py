@@ -21,9 +21,9 @@ _QUANTILES = {
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield the added delay in each direction (`REGION>OTHER`), for each phase and while a fault slowed clients down.
 
-    A sample has the median and the 99th percentile of the delays that were timed since the previous sample. The
-    value for a longer time is a quantile of these, weighted by the number of timed delays in each sample. This
-    value is near the true median, and usually not below the true 99th percentile.
+    A sample has the median and the 99th percentile of the delays that were timed since the previous sample. The value
+    for a longer time is a quantile of these, weighted by the number of timed delays in each sample. This value is near
+    the true median, and usually not below the true 99th percentile.
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:

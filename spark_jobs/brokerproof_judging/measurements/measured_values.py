@@ -22,9 +22,9 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 class Estimate:
     """A measured value and its evidence. `value` is None if nothing could be measured.
 
-    If `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by`
-    is the fault that cut the wait off; None if no fault did. If `at_most`, the real value may be lower, because
-    clients or the monitor may have added to it. `proven` is the value without what these may have added.
+    If `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by` is
+    the fault that cut the wait off; None if no fault did. If `at_most`, the real value may be lower, because clients or
+    the monitor may have added to it. `proven` is the value without what these may have added.
     """
 
     value: float | None

@@ -24,9 +24,9 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
     messages are published to several clusters, each cluster also has its own latency, as `PHASE/CLUSTER` and
     `FAULT/CLUSTER`.
 
-    A message belongs to the time in which it was scheduled. The latency of a message that was never acked lasts
-    until the end of the load. The schedule is the target rate times the phase's length, so a message without an
-    attempt counts as not acked.
+    A message belongs to the time in which it was scheduled. The latency of a message that was never acked lasts until
+    the end of the load. The schedule is the target rate times the phase's length, so a message without an attempt
+    counts as not acked.
     """
     if not times.phases:
         metrics = (*_LATENCIES, "rate_held")
@@ -72,8 +72,8 @@ def _find_latencies(
 ) -> dict[tuple[str, str | None], Row]:
     """Return {(name, home): numbers of all and of acked messages, and the latency's quantiles and maximum in µs}.
 
-    The name is that of a phase or fault in `times`. Home None covers all clusters that messages were published to.
-    If `apart`, each of these clusters has a row too.
+    The name is that of a phase or fault in `times`. Home None covers all clusters that messages were published to. If
+    `apart`, each of these clusters has a row too.
     """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     scheduled = F.unix_micros("scheduled_at")

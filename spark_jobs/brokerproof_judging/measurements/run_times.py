@@ -42,12 +42,12 @@ class Span:
 class EffectiveFault:
     """A fault that took effect, in a run whose load became steady.
 
-    `span` goes from the fault's effect to the effect of the next fault, which `cut_off_by` names, or to the load's
-    end. `client_span` goes from the injection to the injection of the next fault, which `next_injected` names, or
-    to the load's end. Clients are measured from the injection, because a graceful stop interrupts them before it
-    takes effect. `slowed` goes from the effect to the healing; None if the fault does not slow clients down.
-    `recovered_us` is the time at which the targets were healthy again; None if they never were. `leaves_nodes` is
-    true if the targets go on serving.
+    `span` goes from the fault's effect to the effect of the next fault, which `cut_off_by` names, or to the load's end.
+    `client_span` goes from the injection to the injection of the next fault, which `next_injected` names, or to the
+    load's end. Clients are measured from the injection, because a graceful stop interrupts them before it takes effect.
+    `slowed` goes from the effect to the healing; None if the fault does not slow clients down. `recovered_us` is the
+    time at which the targets were healthy again; None if they never were. `leaves_nodes` is true if the targets go on
+    serving.
     """
 
     name: str
@@ -81,8 +81,7 @@ class IneffectiveFault:
 class RunTimes:
     """The phases of a run, by name, and its faults. If the load never became steady, there are no phases.
 
-    A fault that helps the cluster to recover, such as a start of standby nodes, is neither in `effective` nor in
-    `ineffective`.
+    A fault that helps the cluster to recover, such as a start of standby nodes, is not in `effective` or `ineffective`.
     """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
@@ -103,8 +102,8 @@ class RunTimes:
     def settled_us(self) -> int | None:
         """The last time in µs at which a fault took effect or recovered; None if the undo of faults is not proven.
 
-        Only a sample after this time shows the state at the run's end. In a run without faults, it is the start
-        of the last phase, or 0 if the load never became steady.
+        Only a sample after this time shows the state at the run's end. In a run without faults, it is the start of the
+        last phase, or 0 if the load never became steady.
         """
         last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None

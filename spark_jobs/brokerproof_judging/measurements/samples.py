@@ -30,10 +30,10 @@ SILENCE_US = 5_000_000
 class Samples:
     """The samples of a run's clusters, topics, nodes and links, from the table `observations`.
 
-    `series` has the pairs (time in µs, value) of each (source, metric), in order of time. A sample without a value
-    is left out, because its source gave no answer. `expected` has the (source, metric) of each series that must
-    have samples. `silences` are the times (from, to) in µs, longer than `SILENCE_US`, in which the monitor took no
-    sample of any source. `last_us` is the time of the last sample.
+    `series` has the pairs (time in µs, value) of each (source, metric), in order of time. A sample without a value is
+    left out, because its source gave no answer. `expected` has the (source, metric) of each series that must have
+    samples. `silences` are the times (from, to) in µs, longer than `SILENCE_US`, in which the monitor took no sample of
+    any source. `last_us` is the time of the last sample.
     """
 
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
@@ -50,8 +50,8 @@ class Samples:
     def find_by_subject(self, kind: Source, metric: SampledMetric) -> Iterator[tuple[str, str, Series]]:
         """Yield (source, subject, samples) of a metric that a source has once per subject, such as per subscription.
 
-        The subject is empty if the source has the metric only once, such as the owner of a topic without
-        partitions. An expected series that was never sampled has no samples, but is yielded too.
+        The subject is empty if the source has the metric only once, such as the owner of a topic without partitions. An
+        expected series that was never sampled has no samples, but is yielded too.
         """
         for source, known in dict.fromkeys([*self.expected, *self.series]):
             name, subject = split_name(known)
@@ -84,8 +84,8 @@ def list_expected_series(run: Run) -> list[tuple[str, str]]:
 def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:
     """Return (source, metric) of each backlog that must be sampled: of subscriptions and of replication directions.
 
-    A subscription that moves has an expected backlog only in its first cluster, because it is created late or never
-    in the other one.
+    The backlog of a subscription that moves is expected only in its first cluster. In the other, it begins late or
+    never.
     """
     topology, workload = run.topology, run.scenario.workload
     subscriptions = [

@@ -23,9 +23,9 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
     """Return the longest time between two samples of one source and metric.
 
     It is taken from the steady phase to the end of consuming. A node need not answer while faults keep it down. A
-    cluster need not answer while all its nodes that serve, or all that store, are down. If an expected series has
-    no sample, the value is null, because the length of the gap is not known. If the longest gap breaks its bound,
-    the value is null too, because Brokerproof is to blame for it.
+    cluster need not answer while all its nodes that serve, or all that store, are down. If an expected series has no
+    sample, the value is null, because the length of the gap is not known. If the longest gap breaks its bound, the
+    value is null too, because Brokerproof is to blame for it.
     """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)

@@ -23,9 +23,9 @@ Times = Mapping[str, Sequence[tuple[int, int]]]
 class Standstills:
     """The times (from, to) in µs in which clients stood still.
 
-    `of_acks` has, by producer, the standstills that may delay acks. `of_deliveries` has, by subscription, those
-    that may delay deliveries: the standstills of all producers and of the subscription's consumers. `of_consumers`
-    has, by subscription, only those of its consumers.
+    `of_acks` has, by producer, the standstills that may delay acks. `of_deliveries` has, by subscription, those that
+    may delay deliveries: the standstills of all producers and of the subscription's consumers. `of_consumers` has, by
+    subscription, only those of its consumers.
     """
 
     of_acks: Times = field(default_factory=dict)
@@ -59,8 +59,7 @@ def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
 def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: Column) -> DataFrame:
     """Return `times` (`start`, `end` in µs) with the column `own`.
 
-    `own` is true if a standstill of the row's `client` may have caused or lengthened the time from `start` to
-    `end`.
+    `own` is true if a standstill of the row's `client` may have caused or lengthened the time from `start` to `end`.
     """
     rows = [(name, list_causes(each)) for name, each in standstills.items() if each]
     if not rows:

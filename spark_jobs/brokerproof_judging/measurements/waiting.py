@@ -59,9 +59,9 @@ def read_time_until_low(
 ) -> Estimate | None:
     """Return the time from the fault's effect until every high value was low again; None if no value was high.
 
-    `levels` has the samples after the effect, by source. If a value was high and not low again by the last sample,
-    the result is "at least". If a source has no sample, or none at the end, the result has no value. `standstills`
-    are those of clients that may keep a value high.
+    `levels` has the samples after the effect, by source. If a value was high and not low again by the last sample, the
+    result is "at least". If a source has no sample, or none at the end, the result has no value. `standstills` are
+    those of clients that may keep a value high.
     """
     rose = [name for name, values in levels.items() if any(level is Level.HIGH for _, level in values)]
     ends = {name: find_end(levels[name]) for name in rose}
@@ -117,8 +117,8 @@ def read_absence(
 ) -> Estimate:
     """Return an estimate of "at least" the time until the last sample of `series`, by which the event had not come.
 
-    `still` says what was sampled instead. The time counts from the fault's effect, or from `since_us`. If there is
-    no sample after that, the estimate has no value.
+    `still` says what was sampled instead. The time counts from the fault's effect, or from `since_us`. If there is no
+    sample after that, the estimate has no value.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     last = max((values[-1][0] for values in series if values), default=start_us)

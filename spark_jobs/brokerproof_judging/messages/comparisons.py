@@ -104,12 +104,12 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
     """Return the times at which acked attempts were sent and settled, and the highest position before each second.
 
-    If an ack was settled before its attempt was sent, the clock was set back between the two. The true times are
-    then not known, so the attempt is left out.
+    If an ack was settled before its attempt was sent, the clock was set back between the two. The true times are then
+    not known, so the attempt is left out.
 
-    An attempt is compared with every ack that was settled more than the clocks' error before the attempt was sent.
-    The highest position of these acks is a running maximum over time. Each second of the log is compared separately
-    and begins with the maximum of all earlier seconds. So no task has to read a whole log.
+    An attempt is compared with every ack that was settled more than the clocks' error before the attempt was sent. The
+    highest position of these acks is a running maximum over time. Each second of the log is compared separately and
+    begins with the maximum of all earlier seconds. So no task has to read a whole log.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")

@@ -86,8 +86,8 @@ FINDINGS = pa.schema([*PLACE_FIELDS, *[(name, pa.string()) for name in ("anomaly
 class FactsOfPart:
     """Writes the facts about messages at places, and the anomalies (findings), for one part of the recorded rows.
 
-    A place is a cluster's log or a subscription. `places` and `findings` are the directories to write to. Each name
-    in `anomalies` has a query in `sql/anomalies/`.
+    A place is a cluster's log or a subscription. `places` and `findings` are the directories to write to. Each name in
+    `anomalies` has a query in `sql/anomalies/`.
     """
 
     places: str

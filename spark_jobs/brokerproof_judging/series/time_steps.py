@@ -41,8 +41,8 @@ class TimeSteps:
 def choose_time_steps(run: Run) -> TimeSteps | None:
     """Return the time steps until the jobs load and consume ended; None if no time of these jobs is recorded.
 
-    The steps begin `_LEAD_S` seconds before the load was steady. If the load never became steady, they begin with
-    the first of the two jobs.
+    The steps begin `_LEAD_S` seconds before the load was steady. If the load never became steady, they begin with the
+    first of the two jobs.
     """
     phases = read_record(run, PhaseTimes)
     jobs = [one for name in ("load", "consume") if (one := read_record(run, StepSeconds, name)) is not None]

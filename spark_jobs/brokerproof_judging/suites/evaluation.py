@@ -53,12 +53,12 @@ def evaluate(
     """Return the judgement of each suite on the run's tables, by the suite's name.
 
     If `suites` is given, only these are judged. Otherwise, the five suites of Brokerproof, all others in the
-    directories and those in `required` are judged, even if a required suite has no file. An error in a suite makes
-    only this suite `unknown`. Raises InputError or OSError only if the directories cannot be listed.
+    directories and those in `required` are judged, even if a required suite has no file. An error in a suite makes only
+    this suite `unknown`. Raises InputError or OSError only if the directories cannot be listed.
 
-    The first call in a process takes 7 to 10 s longer, because it imports Great Expectations. `library` is called
-    with the directory in which to build Data Docs, and with the name that the run has in them. With `data_docs`,
-    these pages are copied to the run's `report/data_docs`.
+    The first call in a process takes 7 to 10 s longer, because it imports Great Expectations. `library` is called with
+    the directory in which to build Data Docs, and with the name that the run has in them. With `data_docs`, these pages
+    are copied to the run's `report/data_docs`.
     """
     names = list(dict.fromkeys([*find_suites(expectations_dirs), *required]) if suites is None else suites)
     tables = JudgedTables(spark, run)

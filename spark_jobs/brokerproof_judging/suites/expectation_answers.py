@@ -43,8 +43,8 @@ class Answer:
 def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
     """Return one answer for each expectation of the file, in the same order.
 
-    An expectation without a usable result has an answer with a `problem`. Raises RunError if Great Expectations did
-    not take all expectations, or if its verdict on the whole suite contradicts its counts.
+    An expectation without a usable result has an answer with a `problem`. Raises RunError if Great Expectations did not
+    take all expectations, or if its verdict on the whole suite contradicts its counts.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read_answer(written, matched)

@@ -39,10 +39,10 @@ def find_bound_result(
 ) -> BoundResult:
     """Return how a row of `measurements` compares with its bounds.
 
-    `minimum` and `maximum` are the suite's bounds. Each is used if the row lacks this bound. A row with a `doubt`
-    is undecided if it has a bound. If only the limits `at_least` and `at_most` are known, a bound is broken or held
-    only if all values between them break or hold it. NaN counts neither as a value nor as a bound, because every
-    comparison with NaN is false, so a NaN would be within every bound.
+    `minimum` and `maximum` are the suite's bounds. Each is used if the row lacks this bound. A row with a `doubt` is
+    undecided if it has a bound. If only the limits `at_least` and `at_most` are known, a bound is broken or held only
+    if all values between them break or hold it. NaN counts neither as a value nor as a bound, because every comparison
+    with NaN is false, so a NaN would be within every bound.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(

@@ -33,8 +33,8 @@ class MessageConditions:
     """The conditions, as Spark SQL, under which a row of `messages` is unexpected, undecided or legal.
 
     At most one condition holds for a row, and a condition that is null does not hold. `undecided` holds if a null
-    leaves the other conditions open. The conditions are text and not columns, because every call on a column is a
-    round trip to the JVM. They are short, because planning takes longer than counting.
+    leaves the other conditions open. The conditions are text and not columns, because every call on a column is a round
+    trip to the JVM. They are short, because planning takes longer than counting.
     """
 
     unexpected: str

@@ -36,9 +36,9 @@ def read_standard_answers(
 ) -> list[Answer]:
     """Return one answer for each expectation of the file, in the same order.
 
-    If `no_row_is_a_finding`, an expectation may hold on an empty table. If `doubt_of_wall_times` is not empty, it
-    is the reason why expectations that read wall times have no result. Raises RunError if the library did not take
-    all expectations.
+    If `no_row_is_a_finding`, an expectation may hold on an empty table. If `doubt_of_wall_times` is not empty, it is
+    the reason why expectations that read wall times have no result. Raises RunError if the library did not take all
+    expectations.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
