@@ -3,11 +3,11 @@
 Usage: spark-submit consume.py RUN_DIR
 
 Each consumer has a Spark task, and all tasks run at once. A task starts its consumer as a process of its own
-(brokerproof.clients). It turns the consumer's growing record into rows of the table `deliveries`.
+(brokerproof.clients). The task turns the consumer's growing record into rows of the table `deliveries`.
 
 The job ends when the load has finished, the faults are undone, and the clusters report that replication and then every
-subscription has drained. Otherwise it ends at a deadline, and some drains are not proven. Each consumer records its
-end, and the job records the clusters' answers about every drain.
+subscription has drained. Otherwise the job ends at a deadline, and some drains are not proven. Each consumer records
+its end, and the job records the clusters' answers about every drain.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _EARLY_JOIN_S = 1.0
 def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one consumer as a Spark task, and yield rows of the table `deliveries`.
 
-    The consumers wait for each other at `barrier`. It is the Spark task's own barrier by default.
+    The consumers wait for each other at `barrier`, by default the barrier of the Spark task.
     """
     (barrier or BarrierTaskContext.get()).barrier()
     epochs = list_epochs(run, task.client)
@@ -72,7 +72,10 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 
 
 def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
-    """Return the end of a consumer that left no record of it. The table has the consumer's rows."""
+    """Return the record of a consumer's end, for a consumer whose process left none. `how` says how the process ended.
+
+    `delivered` is None, because only the rows in the table show what was delivered.
+    """
     problem = f"{task.consumer}: its process {how}"
     return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=None, problem=problem, at=clock.now_us())
 
@@ -83,7 +86,7 @@ def _is_overdue(run: Run) -> bool:
 
 
 def watch_drains(run: Run, ended: threading.Event) -> None:
-    """Wait until the consumers may stop, record the drain of every subscription, and tell the consumers to stop.
+    """Wait until the consumers may stop, record whether every subscription has drained, and tell the consumers to stop.
 
     `ended` is set if the consumers end by themselves.
     """
@@ -126,10 +129,14 @@ def _timeline_has_ended(run: Run) -> bool:
 
 
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
-    """Return the drain of a subscription. If replication is still `behind` on some ways, the drain is not proven."""
+    """Return the record of a subscription's drain.
+
+    `behind` has the directions (`SENDER to RECEIVER`) in which replication had not drained. If there is one, the drain
+    of the subscription is not proven, because more messages may still arrive.
+    """
     if drain.drained and not behind:
         return drain
-    # A message that is replicated after this moment has no consumer.
+    # A message that is replicated after this time has no consumer.
     behind_too = f"; replication had not drained from {', '.join(behind)}" if behind else ""
     why = f"{drain.why}{behind_too}; not drained {settle_s:.0f} s after load and faults had ended"
     return drain.model_copy(update={"drained": False, "why": why})

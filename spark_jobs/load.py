@@ -3,8 +3,8 @@
 Usage: spark-submit load.py RUN_DIR
 
 Each producer has a Spark task, and all tasks run at once. A task starts its producer as a process of its own
-(brokerproof.clients). It turns the producer's growing record into rows of the table `publishes`. Each producer records
-its end, and the job records the end of the whole load.
+(brokerproof.clients). The task turns the producer's growing record into rows of the table `publishes`. Each producer
+records its end, and the job records the end of the whole load.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OVERDUE_S = 30.0
 def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one producer as a Spark task, and yield rows of the table `publishes`.
 
-    The producers wait for each other at `barrier`. It is the Spark task's own barrier by default.
+    The producers wait for each other at `barrier`, by default the barrier of the Spark task.
     """
     context = barrier or BarrierTaskContext.get()
     # If Spark repeats the task, earlier epochs have sent messages too.
@@ -69,7 +69,10 @@ def _is_overdue(run: Run) -> bool:
 
 
 def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
-    """Return the end of a producer that left no record of it. The table has the producer's rows."""
+    """Return the record of a producer's end, for a producer whose process left none. `how` says how the process ended.
+
+    The counts are None, because only the rows in the table show what was published.
+    """
     return ProducerEnd(
         task=task.number,
         producer=task.producer,
@@ -84,7 +87,10 @@ def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
 
 
 def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
-    """Return the end of the load. A producer without a record of its end did not finish."""
+    """Return the record of the load's end.
+
+    The load has not finished if a producer had a problem or left no record of its end.
+    """
     ends = [(task, read_record(run, ProducerEnd, task.number)) for task in tasks]
     why = join_problems(
         f"{task.producer} left no record of its end" if end is None else end.problem for task, end in ends

@@ -68,7 +68,7 @@ class ReadTask:
 
 @dataclass(kw_only=True)
 class _Reading:
-    """The progress of reading one log. The log's record is made from it."""
+    """The progress of reading one log, from which the log's record (`LogRead`) is made."""
 
     count: int = 0
     # `at` is the last message's position. Everything before `passed` was read or is unreadable.
@@ -111,7 +111,7 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
     has_parts = isinstance(make_observation(run), LocatesCopies)
     patience_s = _STALLED_S if has_parts else 2 * _STALLED_S
     reader, progressed, is_second = clients.reader(log.partition), time.monotonic(), not has_parts
-    # Where the next reader begins: at the last entry that was read, because its batch may hold more messages, or behind
+    # Where the next reader begins: at the last entry that was read, because its batch may hold more messages, or after
     # an unreadable part.
     start: Position | None = None
     while True:
@@ -155,7 +155,7 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
 
 
 def _is_new(received: Received, reading: _Reading) -> bool:
-    """Return whether a message is behind the last message that was read."""
+    """Return whether a message comes after the last message that was read; true if one of the positions is unknown."""
     if reading.at is None or received.position is None:
         return True
     (*_, index), (*_, last) = received.position, reading.at
@@ -163,7 +163,7 @@ def _is_new(received: Received, reading: _Reading) -> bool:
 
 
 def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> UnreadablePart:
-    """Return the unreadable part of a log whose reader stopped at `passed`. Reading may go on behind that part.
+    """Return the unreadable range of a log whose reader stopped at `passed`. Reading may go on after this range.
 
     Raises BrokerproofError with the reason if a fault in force or an unhealthy node may be the cause. The error is also
     raised if the system does not say where parts of a log begin, or if no part is left.
@@ -182,7 +182,7 @@ def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> Un
     left = [part for part in parts if passed is None or not passed.reaches(part[1])]
     if left:
         (start, end), *others = left
-        # If a segment cannot be opened, no reader can begin behind its last entry, so this part ends at the next part.
+        # If a segment cannot be opened, no reader can begin after its last entry, so this part ends at the next part.
         end = others[0][0] if others else end
         return UnreadablePart(start=max(start[:2], passed[:2] if passed else start[:2]), end=end[:2])
     raise RunError("no part of the log is left to read")
@@ -274,9 +274,9 @@ def await_replication(run: Run, observation: Observation) -> None:
 
 
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
-    """Close the topic in every cluster that serves reads from a cache, and return the logs to read.
+    """Close the topic in every cluster, so that readers get messages from disks, and return the logs to read.
 
-    If a log cannot be read, its `why` gives the reason.
+    A cluster without a cache needs no closing. If a log cannot be read, its `why` gives the reason.
     """
     logs = observation.find_logs()
     for cluster in list_clusters_reached(run.topology, run.scenario.workload):

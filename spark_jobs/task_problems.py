@@ -11,9 +11,9 @@ from brokerproof.run.records import EarlyEnd, PhaseTimes, read_record, write_rec
 
 
 def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Callable[[], End]) -> None:
-    """Ensure that the client's end is recorded. `make_end` makes the record if the client left none.
+    """Record the client's end. `make_end` makes the record if the client left none.
 
-    Raises RunError like `raise_before_steady`, with the end's problem.
+    Raises RunError like `raise_before_steady` with the end's problem, and then records nothing.
     """
     end = read_end(run, kind, number, epoch) or make_end()
     raise_before_steady(run, end.problem)

@@ -10,12 +10,12 @@ from brokerproof.systems.registry import list_abilities
 
 
 def find_lacking(name: str, abilities: frozenset[Ability]) -> Ability | None:
-    """Return the ability that the anomaly or metric `name` needs and `abilities` lacks; None if it applies."""
+    """Return the ability that the anomaly or metric `name` needs and `abilities` lacks; None if nothing is missing."""
     needs = METRICS[name].needs if name in METRICS else Anomaly(name).facts.needs
     return needs if needs not in abilities else None
 
 
 def list_applicable_anomalies(run: Run) -> list[Anomaly]:
-    """Return the anomalies whose needed ability the run's system has."""
+    """Return the anomalies that need no ability, or an ability that the run's messaging system has."""
     abilities = list_abilities(run)
     return [anomaly for anomaly in Anomaly if find_lacking(anomaly, abilities) is None]

@@ -1,8 +1,12 @@
-"""Compares the rows that each client and each log's reader counted with the rows of its record and of its table.
+"""Compares, for each client, the numbers of rows that it counted, that its record had, and that its table has.
 
-A difference means that recorded rows are gone, or that a table has rows that no client recorded. The clients' records
-are already removed when a run is judged, so their numbers of rows come from `ClientRecordRead`. If several processes
-ran one client, this is a problem even if the numbers agree, because nothing can be claimed about its messages then.
+A client is a producer or a consumer, and writes its record as files. The rows of a log in the table `stored` are
+compared with the count of the log's reader. A difference means that recorded rows are gone, or that a table has rows
+that no client recorded. The files are already removed when a run is judged, so their numbers of rows come from
+`ClientRecordRead`.
+
+If several processes ran one client, this is a problem even if the numbers agree, because then no claim about the
+client's messages is possible.
 """
 
 from __future__ import annotations
@@ -32,9 +36,9 @@ _WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
 
 
 def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str, list[str]]:
-    """Return, by table, a sentence for each difference and for each client that several processes ran.
+    """Return {table: sentences} about differing numbers, unreadable records and clients that several processes ran.
 
-    A run that was recorded without counts has no differences.
+    The tables are `publishes`, `deliveries` and `stored`. A run that was recorded without counts has no differences.
     """
     summaries = list(summaries)
     published, delivered = _count_attempts(summaries), _count_deliveries(run, summaries)
@@ -71,7 +75,7 @@ def _list_consumers(run: Run) -> list[_Client]:
 
 
 def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
-    """Return by producer, then by epoch, the number of attempts of each outcome."""
+    """Return {producer: {epoch: {outcome: number of attempts}}}. Each process that ran the producer is one epoch."""
     found: dict[str, dict[int, Counter[str]]] = {}
     for producer, epoch, outcome, count in (row for summary in summaries for row in summary.attempts):
         found.setdefault(producer, {}).setdefault(epoch, Counter())[outcome] += count
@@ -79,9 +83,9 @@ def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Cou
 
 
 def _count_deliveries(run: Run, summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
-    """Return by client, then by epoch, the number of deliveries.
+    """Return {client: {epoch: {"delivered": number}}}. Each process that ran the client is one epoch.
 
-    The name of a consumer that the scenario lacks contains its subscription and cluster.
+    A consumer that the scenario lacks has the key `CONSUMER of SUBSCRIPTION in CLUSTER`.
     """
     tasks: dict[tuple[str, str, str], ConsumerTask] = {
         (cluster, task.subscription, task.consumer): task
@@ -170,7 +174,10 @@ def _list_apart(counts: Mapping[str, int], stored: Mapping[str, int]) -> list[st
 
 
 def _compare_logs(run: Run, summaries: Sequence[PartSummary]) -> Iterator[str]:
-    """Yield a sentence for each log whose reader counted another number than the table `stored` holds."""
+    """Yield a sentence for each log whose reader's count differs from the log's number of rows in the table `stored`.
+
+    If the record of the reading is damaged or has no counts, there is no sentence.
+    """
     try:
         read = read_record(run, LogsRead)
     except RunError:

@@ -19,8 +19,8 @@ def conclude(
 ) -> tuple[Verdict, str]:
     """Return the verdict on the whole run, and a sentence with the reason.
 
-    `problems` are the gaps in the evidence, including the problems of the instrument. Without publishes the verdict is
-    `no_data`, but only if the instrument was whole.
+    `problems` are sentences about missing evidence, and about errors of Brokerproof itself (the instrument). If no
+    message was published and the instrument had no error, the verdict is `no_data`.
     """
     if not counts.publishes and instrument.is_whole:
         return Verdict.NO_DATA, "No message was published."

@@ -1,6 +1,7 @@
-"""A DuckDB database in a Python worker: it loads a part of the messages, queries it and writes a part of a table.
+"""A DuckDB database in a Spark task: it loads one part of the messages, queries these rows and writes part of a table.
 
-DuckDB works on columns instead of rows and needs no warm-up. Data that does not fit into its memory goes to disk.
+A part is the share of the messages that one Spark task works on. DuckDB works on columns instead of rows and needs no
+warm-up. Data that does not fit into its memory goes to disk.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def register_tables(connection: DuckDB, tables: Mapping[str, pa.Table]) -> None:
 
 
 def make_small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Return a table of `rows`. `columns` has the form `cluster string, partition int32`."""
+    """Return an Arrow table of `rows`. `columns` has names and types in the form `cluster string, partition int32`."""
     fields = [part.split() for part in columns.split(",")]
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields])
     names = [name for name, _ in fields]
@@ -83,14 +84,14 @@ def select_batches(connection: DuckDB, query: str) -> Batches:
 
 
 def select_rows(connection: DuckDB, query: str) -> list[dict[str, Any]]:
-    """Return all rows of a query that has few."""
+    """Return all rows of a query as dictionaries. The query must have few rows."""
     return [row for batch in select_batches(connection, query) for row in batch.to_pylist()]
 
 
 def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -> None:
-    """Write a part of a Parquet table, whole or not at all, with its columns in the order of `schema`.
+    """Write the file of one part of a Parquet table, with the columns in the order of `schema`.
 
-    If Spark repeats a task, the new part replaces the earlier one.
+    Readers see the whole file or no file. If Spark repeats a task, the new file replaces the earlier one.
     """
     filesystem, root = fsspec.url_to_fs(directory)
     filesystem.makedirs(root, exist_ok=True)

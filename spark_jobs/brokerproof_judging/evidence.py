@@ -1,7 +1,7 @@
-"""Reads the other jobs' proofs: which logs were read to their end, what drained, and whether faults were undone.
+"""Reads the proofs that other steps recorded: which logs were read to their end, what drained, which faults are undone.
 
-A missing proof never becomes a finding: a message that seems to be missing is then `unproven`, and the verdict is
-`unknown`. A damaged record is no proof either, but the reason in its sentence differs from that of a missing record.
+A missing proof never becomes a claim of loss. A message that seems to be missing is then `unproven`, and the verdict is
+`unknown`. A damaged record is no proof either, and the sentence about it gives the damage as the reason.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ NO_RECORD = Proof(given=False, why="no step left a record of it")
 
 @dataclass(frozen=True, kw_only=True)
 class LogProof(Proof):
-    """Whether a log was read to its end. `unreadable` are the parts that no reader could read.
+    """Whether a log was read to its end, and how far the reader came.
 
-    Everything before `passed` was read, except these parts. `passed` is None if no record says how far the reader came.
+    Everything before the position `passed` was read, except the ranges `unreadable`. `passed` is None if no record says
+    how far the reader came.
     """
 
     passed: Behind | None = None
@@ -62,23 +63,27 @@ class LogProof(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class DrainProof(Proof):
-    """Whether a subscription drained up to `end`, the end of the log at that time. None covers the whole log."""
+    """Whether a subscription had acknowledged every message before `end`, the log's end when the cluster was asked.
+
+    If `end` is None, the proof is about the whole log.
+    """
 
     end: Behind | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationProof(Proof):
-    """Whether replication drained up to `ends`, the end of the sender's log at that time, by partition."""
+    """Whether replication had sent every message before `ends`: by partition, the sender's log's end at the time."""
 
     ends: Mapping[int, Behind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredSubscription:
-    """A subscription that has to get every message of its cluster.
+    """A subscription, and the cluster in which it has to get every message.
 
-    A subscription that moved does not have to get a message again that it got in the cluster `moved_from`.
+    If the subscription moved there from the cluster `moved_from`, it does not have to get again what it got before.
+    `moved_from` is None if the subscription does not move.
     """
 
     cluster: str
@@ -87,7 +92,7 @@ class RequiredSubscription:
 
 
 def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredSubscription]:
-    """Return the scenario's subscriptions, each with its last cluster."""
+    """Return each subscription of the scenario, with the cluster that it moves to, or with its only cluster."""
     return [
         RequiredSubscription(
             cluster=subscription.list_clusters(topology)[-1],
@@ -122,15 +127,16 @@ def list_workload_logs(run: Run) -> list[LogKey]:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The proofs that the other jobs left.
+    """The proofs that the run's other steps recorded.
 
-    A key of `drains` is (cluster, topic, partition, subscription). A key of `replication` is (topic, sender, receiver).
+    A key of `drains` is (cluster, topic, partition, subscription). A key of `replication` is (topic, sending cluster,
+    receiving cluster).
     """
 
     logs: Mapping[LogKey, LogProof]
     drains: Mapping[tuple[str, str, int, str], DrainProof]
     replication: Mapping[tuple[str, str, str], ReplicationProof]
-    # The answer for each path that `replication` lacks.
+    # The proof for each key that `replication` lacks.
     without_replication: Proof
     undone: Proof
     finished: Proof
@@ -172,9 +178,10 @@ class Evidence:
         )
 
     def list_problems(self, run: Run, logs: Iterable[tuple[str, LogKey]]) -> Iterator[str]:
-        """Yield a sentence for each missing proof about the run, its workload's logs and the given logs.
+        """Yield a sentence for each missing proof: of the load's end, the undo of faults, the read-back or a drain.
 
-        `logs` are pairs of (home, log): the logs that messages had to reach.
+        `logs` has (home, log) for each log that messages published to the cluster `home` had to reach. The workload's
+        other logs must have been read to their ends too.
         """
         if not self.finished.given:
             yield f"The load did not finish: {self.finished.why}."
@@ -236,7 +243,12 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceTables:
-    """The proofs as tables for queries: a row for each log, unreadable part, drain, path, and partition of a path."""
+    """The proofs as tables for SQL queries.
+
+    `logs` has a row for each log, `unreadable` for each unreadable range of a log, and `drains` for each partition and
+    subscription. `replication` has a row for each topic and direction (from `home` to `cluster`), and
+    `replication_ends` a row for each partition of these.
+    """
 
     logs: pa.Table
     unreadable: pa.Table
@@ -246,7 +258,10 @@ class EvidenceTables:
 
 
 def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, Proof]:
-    """Return a record and the proof that it can be read. If it cannot, return None and the reason."""
+    """Return a record, and a proof that it can be read.
+
+    If the record is missing or damaged, return None, and a proof with the reason whose `given` is false.
+    """
     try:
         record = read_record(run, kind)
     except RunError as error:
@@ -255,10 +270,11 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
 
 
 def _find_broken_consumers(run: Run) -> dict[tuple[str, str], DrainProof]:
-    """Return, by (cluster, subscription), why a consumer's record may lack a delivery that was acknowledged there.
+    """Return {(cluster, subscription): proof that is not given} for each subscription with a consumer that ended badly.
 
-    The cluster is the subscription's last one, where the subscription has to drain. If all its consumers ended without
-    a problem, a subscription is left out. Runs without seals have no entry.
+    The reason is the consumer's problem: it may have acknowledged deliveries that its record lacks. The cluster is the
+    last one of the subscription, where it has to drain. If all consumers of a subscription ended without a problem, the
+    subscription is left out. A run that was recorded without seals has no entry.
     """
     broken: dict[tuple[str, str], DrainProof] = {}
     for task in plan_consumers(run) if run.facts.sealed else ():
@@ -278,7 +294,7 @@ def _give_reason(why: str) -> str:
 
 
 def prove_undone(run: Run) -> Proof:
-    """Return whether every fault that is not permanent is proven to be undone.
+    """Return the proof that every fault was undone, except permanent ones. Its `given` is false if this is not proven.
 
     If something outside the run ended a node, the undo is not proven, even if the scenario has no faults.
     """
@@ -299,6 +315,6 @@ def _prove_finished(run: Run) -> Proof:
 
 
 def name_log(log: LogKey) -> str:
-    """Return a log's name for use in sentences."""
+    """Return a log's name for use in sentences, such as `orders-partition-3 in eu`."""
     cluster, topic, partition = log
     return f"{topic if partition < 0 else f'{topic}-partition-{partition}'} in {cluster}"

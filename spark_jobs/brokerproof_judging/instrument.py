@@ -1,9 +1,9 @@
-"""Examines whether the instrument was whole, and withholds the claims that depend on it if it was not.
+"""Examines whether Brokerproof itself (the instrument) worked without errors, and withholds claims if it did not.
 
-An error of Brokerproof is no evidence against the messaging system. If a step failed, or a table differs from its seal,
-no bound is called held or broken. The same is true if a fault may still be in force at the end, because measurements
-would include its effect. If a table of messages is not whole, no anomaly is claimed either. If the clocks of several
-hosts do not compare, no anomaly is claimed that compares times of two processes.
+An error of Brokerproof is no evidence against the messaging system. If a step failed, or a table differs from its seal
+(its recorded files and checksums), no bound is called held or broken. The same is true if a fault may still be in force
+at the end, because measurements would include its effect. If a table of messages is not whole, no anomaly is claimed
+either. If the clocks of several hosts do not compare, no anomaly is claimed that compares times of two processes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _ACROSS_PROCESSES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
-    """The instrument's problems, as sentences, and whether the tables of messages are whole.
+    """The state of Brokerproof itself: its problems as sentences, and what can be claimed in spite of them.
 
-    `publishes_are_whole` is about the table `publishes` alone, which is enough to know which messages were acked.
-    `hosts_compare` is false if the run's processes were on several hosts whose times do not compare.
+    If `messages_are_whole` is false, no anomaly is claimed. `publishes_are_whole` is about the table `publishes` alone,
+    which is enough to know which messages were acked. `hosts_compare` is false if the run's processes were on several
+    hosts whose times do not compare.
     """
 
     problems: Sequence[str]
@@ -61,8 +62,8 @@ def examine_instrument(
 ) -> Instrument:
     """Return the state of the instrument, from the problems of steps, the seals of tables and `record_problems`.
 
-    `record_problems` has, by table, a sentence for each contradiction in the table or with its clients' records.
-    `doubt_of_hosts` is a sentence why the times of several hosts do not compare; empty if they do.
+    `record_problems` maps each table to sentences about contradictions in the table, or between it and the clients'
+    records. `doubt_of_hosts` says why the times of several hosts do not compare; empty if they do.
     """
     broken = seals.broken | {table for table, problems in record_problems.items() if problems}
     sentences = [sentence for step, sentence in list_step_problems(run).items() if step not in _AFTER]
@@ -77,7 +78,7 @@ def examine_instrument(
 
 
 def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences without those whose problem repeats the problem of another step, such as the load."""
+    """Return the sentences without each one whose problem contains the whole problem of another step."""
     problems = {sentence: sentence.partition(" failed: ")[2] for sentence in sentences}
     return [
         sentence
@@ -95,9 +96,10 @@ def withhold_claims(
 ) -> dict[str, SuiteJudgement]:
     """Return the suites, with `unknown` for each verdict that a broken instrument could have produced.
 
-    `problems` are the gaps in the whole evidence. If there is a gap, no standard expectation passes or fails, because
-    it cannot see that a row is missing. Brokerproof's own expectations see a missing message as `unproven`.
-    `faults_undone` is true if every fault that is not permanent is proven to be undone.
+    `problems` are sentences about gaps in the evidence. If there is one, no standard expectation (a kind that Great
+    Expectations itself has) passes or fails, because such an expectation cannot see that a row is missing.
+    Brokerproof's own kinds of expectation see a missing message as `unproven`. `faults_undone` is true if every fault
+    that is not permanent is proven to be undone.
     """
     return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 
@@ -131,7 +133,7 @@ def _withhold(
 
 
 def _is_in_doubt(suite: str, check: str, instrument: Instrument, faults_undone: bool) -> bool:
-    """Return whether one of Brokerproof's own expectations depends on evidence that is not whole."""
+    """Return whether the evidence for an expectation of Brokerproof's own kinds, named `check`, is not whole."""
     on_messages = suite in _ON_MESSAGES or check in list(Anomaly)
     if on_messages and check in _ACROSS_PROCESSES and not instrument.hosts_compare:
         return True

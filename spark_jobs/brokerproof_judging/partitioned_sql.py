@@ -31,7 +31,10 @@ WorkOnPart = Callable[[int, DuckDB], Batches]
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts in which messages are judged. `split_by_message` puts a message into the same part of every frame."""
+    """The number of parts into which messages are split. A part is the set of rows that one Spark task works on.
+
+    `split_by_message` gives all rows of a message the same part number, in every frame.
+    """
 
     count: int
 
@@ -68,7 +71,7 @@ def work_on_parts(frame: DataFrame, work: WorkOnPart, schema: str) -> DataFrame:
 
 
 def collect_answers(parts: Parts, answers: DataFrame) -> list[str]:
-    """Return each part's answer, from rows of (part, answer). Raises RunError unless every part gave exactly one."""
+    """Return each part's answer, from rows of (part, answer). Raises RunError unless each part has exactly one row."""
     rows = answers.collect()
     if sorted(row.part for row in rows) != list(range(parts.count)):
         raise RunError(f"of {parts.count} parts of the messages, these were looked at: {[row.part for row in rows]}")

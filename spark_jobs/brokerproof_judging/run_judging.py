@@ -38,8 +38,8 @@ _Gives = TypeVar("_Gives")
 def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: Sequence[str]) -> Judgement:
     """Write the tables `messages`, `anomalies` and `measurements` of a run, and return the judgement.
 
-    `evaluate` runs the suites of the directories `expectations` on these tables. If judging fails and some tables
-    differ from their seals, raises RunError with the names of these tables.
+    `evaluate` runs the suites of the directories `expectations` on these tables. If judging fails and recorded tables
+    differ from their seals, raises RunError with these differences.
     """
     seals = check_seals(run)
     try:

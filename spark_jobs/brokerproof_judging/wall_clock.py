@@ -1,8 +1,8 @@
-"""Finds steps of wall clocks during a run, and the claims that they put in doubt.
+"""Finds sudden changes (steps) of wall clocks during a run, and the claims that they put in doubt.
 
-The run's own times come from its time axis, which no step moves. Three things still depend on wall clocks:
-`published_at`, which the system's client writes into a message; the servers' own times, which are only drawn in charts;
-and the distance between the time axes of two hosts, if the run's processes were on several hosts.
+The run's own times come from a monotonic clock, the time axis, which no step changes. Three things still depend on wall
+clocks: `published_at`, which the system's client writes into a message; the servers' own times, which are only drawn in
+charts; and the distance between the time axes of two hosts, if the run's processes were on several hosts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAME_SIZE_US = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class WallClock:
-    """The wall clock of one process: its steps, and the boots on which the process took times."""
+    """The wall clock of one process: its steps, and the ids of the machine boots in which the process took times."""
 
     process: str
     # Whether `published_at` depends on this clock. A producer's client writes that time. The monitor's clock counts
@@ -52,12 +52,12 @@ class WallClocks:
 
     @property
     def clock_error_us(self) -> int:
-        """The greatest difference of two processes' clocks; 0 if all times are from the boot of the time axis."""
+        """The setting for the greatest difference of two clocks; 0 if all processes ran in the time axis's boot."""
         return self.set_error_us if self._list_unknown() or len(self._hosts) != 1 else 0
 
     @property
     def _hosts(self) -> frozenset[str]:
-        """The known boots; none in a run without a time axis."""
+        """The ids of the known boots, one for each host; empty in a run without a time axis."""
         return frozenset([self.axis_boot_id] if self.axis_boot_id else []).union(
             *(each.boot_ids for each in self.clocks)
         )
@@ -66,7 +66,7 @@ class WallClocks:
         return [each.process for each in self.clocks if each.is_host_unknown]
 
     def list_notes(self) -> list[str]:
-        """Return a sentence for each step, and one that names the processes without a note."""
+        """Return a sentence for each step of a clock, and one that names the processes whose notes are missing."""
         sentences = [_describe(*each) for each in _group_steps(self.clocks)]
         if unknown := [each.process for each in self.clocks if not each.has_note]:
             sentences.append(f"Nothing says whether the wall clock of {_join(unknown)} stepped.")
@@ -78,9 +78,10 @@ class WallClocks:
         return f"rests on wall times, and nothing is claimed of them: {' '.join(notes)}".rstrip(".") if notes else ""
 
     def doubt_hosts(self, least_delay_us: int | None = None) -> str:
-        """Return a sentence why the times of several hosts do not compare; empty if they do, or if there is one host.
+        """Return a sentence why times of several hosts do not compare; empty if they do, or if there is one host.
 
-        `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known.
+        `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known. It is
+        negative if the clocks of two hosts differ by more than the delay.
         """
         if unknown := self._list_unknown():
             return f"Times of two processes do not compare, because nothing says on which host {_join(unknown)} ran."
@@ -104,7 +105,7 @@ class WallClocks:
 
 
 def read_wall_clocks(run: Run) -> WallClocks:
-    """Read the notes of the monitor and of all clients. A damaged note counts as missing."""
+    """Read what the monitor and all clients noted about their wall clocks. A damaged note counts as missing."""
     axis = run.facts.time_axis
     if axis is None:
         return WallClocks(clocks=(), set_error_us=run.facts.clock_error_us)

@@ -1,4 +1,5 @@
-"""The measurements of placement and recovery, with the bounds that the scenario sets on them.
+"""Takes the measurements of a run, such as times, losses, latencies and the placement of copies, with their bounds.
 
-`run_judging` and `suites` may import it. It reads samples, fault times and judged messages, and must not know suites.
+`run_judging` and `suites` may import this package. It reads the run's records and tables, including the judged
+messages, and must not know suites.
 """

@@ -1,11 +1,12 @@
 """Measures the time after a fault until copies were replaced, backlogs were drained and clusters agreed again.
 
 Each time ends with the first low sample after the last high one. So a value that becomes high again lengthens the time.
+A number of under-replicated segments is low if it is 0, and otherwise high.
 
 Backlogs vary while messages come and go. In runs on 2 cores, single samples long after the drain were up to four times
 as high as any before the fault. A backlog's usual height is its highest value before the run's first fault. Up to this
-height the backlog is low. It is high if it is more than twice the usual height, and above it by more than a tenth of
-its highest rise.
+height the backlog is low. A backlog is high if it is more than twice its usual height, and if it also exceeds this
+height by more than a tenth of its highest rise after the fault.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from brokerproof_judging.measurements.waiting import (
 
 
 def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the effect until no segment was under-replicated in the targets' clusters.
+    """Return the time from the fault's effect until no segment was under-replicated in the clusters of its targets.
 
-    If no cluster has a target, all clusters count.
+    If no target is in a cluster, all clusters count. The value is None if no segment was under-replicated, or if a
+    cluster was not sampled.
     """
     clusters = {name for name, each in run.topology.clusters.items() if each.nodes.keys() & set(fault.targets)}
     sampled = dict(samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED))
@@ -59,9 +61,10 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
 def measure_backlog_drain(
     times: RunTimes, samples: Samples, fault: EffectiveFault, standstills: Sequence[tuple[int, int]] = ()
 ) -> Estimate:
-    """Return the time from the effect until every subscription's backlog that was high was at its usual height again.
+    """Return the time from the fault's effect until every high backlog of a subscription was at its usual height again.
 
-    `standstills` are those of consumers.
+    The value is 0 if no backlog was high, and None if a backlog was not sampled. `standstills` are times (from, to) in
+    µs in which consumers stood still and may have kept a backlog high.
     """
     levels: dict[str, Levels] = {}
     for source, subscription, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
@@ -87,7 +90,10 @@ def measure_backlog_drain(
 
 
 def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the return of a fault's nodes until each replication backlog was at its usual height."""
+    """Return the time from the return of a fault's nodes until each replication backlog was at its usual height.
+
+    The value is None if a backlog was not sampled, or if the nodes did not return before the next fault took effect.
+    """
     backlogs = {
         way: values for _, way, values in samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG)
     }
@@ -126,9 +132,10 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 
 
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
-    """Return the highest value from the start of the steady phase to the effect of the run's first fault.
+    """Return a backlog's usual height: its highest value from the steady phase's start to the first fault's effect.
 
-    If a subscription moves, its values in the other cluster begin later, and count up to the next fault's effect.
+    In the cluster that a subscription moves to, its values begin later. They count up to the next fault's effect. The
+    result is 0 if there is no value in that time.
     """
     steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)

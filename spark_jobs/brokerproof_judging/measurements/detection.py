@@ -14,7 +14,10 @@ from brokerproof_judging.measurements.waiting import list_samples, read_absence,
 
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the effect until each list of live nodes had a sample without any target."""
+    """Return the time from the fault's effect until each list of live nodes was sampled without the fault's targets.
+
+    The value is None if no target is in a list, if no node was left to give a list, or if targets stayed in service.
+    """
     listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
     for target in fault.targets:
@@ -49,7 +52,10 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Esti
 
 
 def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the effect until each partition that a target owned at the effect had another owner."""
+    """Return the time from the fault's effect until each partition that a target owned at the effect had another owner.
+
+    The value is None if no target owned a partition, or if the owner of a partition before the effect is not known.
+    """
     effect = fault.span.start_us
     times: list[int] = []
     waiting: list[Series] = []
@@ -80,7 +86,7 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> E
 
 
 def _may_be_owned_by_target(run: Run, topic: str, fault: EffectiveFault) -> bool:
-    """Return whether a target is in the topic's cluster. If the source names no cluster, it may be in any."""
+    """Return whether a target is in the topic's cluster, or in any cluster if `topic` does not name its cluster."""
     cluster = run.topology.clusters.get(topic.rpartition("@")[2])
     nodes = run.topology.nodes if cluster is None else cluster.nodes
     return bool(nodes.keys() & set(fault.targets))

@@ -1,6 +1,7 @@
-"""Finds the longest times without an ack or a delivery, over all places that have to get them.
+"""Finds, for each fault, the longest time without an ack or a delivery at any place that has to get them.
 
-Spark compares successive events of each place. The driver gets one row for each fault.
+A place is a producer or a subscription in one partition of a cluster. Spark compares successive events of each place.
+The driver gets one row for each fault.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from brokerproof_judging.measurements.standstills import Times, cut_out_own
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """A time without an event in a place, and the number of places compared.
+    """The longest time without an event (an ack or a delivery) at any one place, and the number of places compared.
 
-    `proven_us` is the longest time without an event, in any place, that no client's standstill may have caused.
+    `proven_us` is the length of the longest such time after clients' own standstills are cut out; 0 if none is left.
     """
 
     start_us: int
@@ -44,13 +45,14 @@ def find_longest_gaps(
     standstills: Times,
     client: Column,
 ) -> dict[str, Gap]:
-    """Return, by fault, the longest gap that touches its span.
+    """Return {fault: longest gap that touches the fault's `client_span`}. A fault without a gap is left out.
 
-    `events` has the columns `topic`, `place` and `at` in µs. `expected` has the columns `topic` and `place` of places
-    that have to get events, even if they get none. A gap is the time between two successive events of a place. The
-    first gap begins with the steady phase. A gap that begins before the load ends lasts until the next event, or until
-    the load's end if no event follows. No gap is cut at the span's edges. `client` is the part of a place that names
-    the client in `standstills`.
+    A `client_span` goes from a fault's injection to the next fault's injection. `events` has the columns `topic`,
+    `place` and `at` in µs. `expected` has the columns `topic` and `place` of places that have to get events, even if
+    they get none. A gap is the time between two successive events of a place. A place's first gap begins when the load
+    becomes steady. A gap that begins before the load ends lasts until the next event, or until the load's end if no
+    event follows. No gap is cut at the edges of a `client_span`. `client` is the part of a place's name that names the
+    client in `standstills`.
     """
     place = Window.partitionBy("topic", "place").orderBy("at")
     nothing = F.lit(None).cast("long")

@@ -1,7 +1,7 @@
 """Measures how long a fault interrupted clients: late messages, the first ack, the longest gaps.
 
-Each is measured by place: a cluster's partition and producer, or its partition and subscription. The evidence names the
-worst place. All times come from the clients' own records.
+All are measured for each place, which is a producer or a subscription in one partition of a cluster. The evidence names
+the worst place. All times come from the clients' own records.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ _RESOLUTION = "resolution: 1 ms"
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAck:
-    """The time of a place's first ack for a message that was sent after the effect; None without such an ack."""
+    """The first ack that a place got for a message sent after a fault's effect. `at_us` is None if it got no such ack.
+
+    A place is a producer in one partition of a cluster.
+    """
 
     place: str
     at_us: int | None
-    # Until this moment there was certainly no ack, even without the standstills of the producer.
+    # Until this time in µs, there would have been no ack even without the standstills of the producer.
     proven_us: int = 0
 
 
@@ -102,7 +105,10 @@ def _find_delivery_gaps(
     deliveries: DataFrame,
     standstills: Times,
 ) -> dict[str, Gap]:
-    """Return the longest gap by fault. A subscription that moves is one place, because it leaves its first cluster."""
+    """Return {fault: longest gap between deliveries}; empty if the scenario has no subscriptions.
+
+    A subscription that moves is one place in both clusters, so no gap begins when it leaves its first cluster.
+    """
     topology, workload = run.topology, run.scenario.workload
     if not workload.subscriptions:
         return {}
@@ -142,10 +148,11 @@ def _find_delivery_gaps(
 
 
 def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
-    """Return `topic`, `place` and `at` of each message's first delivery at each place.
+    """Return `topic`, `place` and `at` (µs) of each message's first delivery at each place.
 
-    A repeated delivery ends no gap, because new messages may still be held up. This is also true if a subscription gets
-    a message again in the cluster that it moved to. A message without a name is identified by its position.
+    A repeated delivery is left out, because it ends no gap: new messages may still be held up. This is also true if a
+    subscription gets a message again in the cluster that it moved to. A message without a readable producer or seq is
+    identified by its position.
     """
     named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
     position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")
@@ -199,7 +206,10 @@ def _find_first_acks(
 
 
 def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Estimate]:
-    """Return `first_ack_s`, `rto_s`, `unavailable_s` and the longest gaps of a fault, by metric."""
+    """Return {metric: estimate} of a fault, for `first_ack_s`, `rto_s`, `unavailable_s` and the two longest gaps.
+
+    If the load had ended when the fault was injected, no metric has a value.
+    """
     if not fault.client_span.seconds:
         never = Estimate(value=None, evidence="the load had ended when the fault was injected")
         metrics = ("first_ack_s", "rto_s", "unavailable_s", "longest_ack_gap_s", "longest_delivery_gap_s")
@@ -286,7 +296,7 @@ def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Estimate:
 
 
 def _read_caused(value: float, why: str, *, proven: float, at_least: bool = False) -> Estimate:
-    """Return an estimate that is "at most" if the value without clients' standstills, `proven`, is smaller."""
+    """Return an estimate of `value`: "at most" if `proven`, the value without clients' standstills, is smaller."""
     own = proven < value
     return Estimate(
         value=value,

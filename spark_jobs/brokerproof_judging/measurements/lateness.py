@@ -1,4 +1,4 @@
-"""Measures the interruptions of clients: times in which some message that was due is late.
+"""Measures interruptions: times in which a message had no ack, although it was due more than `late_after_s` before.
 
 Spark merges the late times of each cluster, partition and producer. The driver gets one row for each fault.
 """
@@ -20,7 +20,11 @@ _KEY = ["cluster", "topic", "producer", "key"]
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
-    """The interruptions that touch a fault's span. Places are `cluster/partition/producer`."""
+    """A summary of the interruptions that touch a fault's `client_span`.
+
+    A `client_span` goes from a fault's injection to the next fault's injection. A place is a producer in one partition
+    of a cluster, such as `eu/partition 3/shop-p0`.
+    """
 
     # The end of the last interruption, and its place.
     last_us: int
@@ -41,7 +45,7 @@ class Interruptions:
 
 
 def name_place(*parts: Column) -> Column:
-    """Return the name of a place from its parts, such as cluster, partition and client; null parts are left out."""
+    """Return `parts`, such as cluster, partition and client, joined by `/`. Null parts are left out."""
     return F.concat_ws("/", *parts)
 
 
@@ -53,10 +57,11 @@ def name_partition(partition: Column) -> Column:
 
 
 def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
-    """Return `publishes` with the columns `place` and `in_unknown`, which is true if the partition is not known.
+    """Return `publishes` with the columns `place` (a name made of cluster, partition and producer) and `in_unknown`.
 
-    An attempt without an ack is in the partition of its key. If the topic is not `partitioned`, all attempts are in its
-    only partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
+    `in_unknown` is true if the partition is not known. Only an ack names a partition. For an attempt without an ack,
+    the partition comes from acks of the same key. If the topic is not `partitioned`, all attempts are in its only
+    partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
     """
     of_keys = publishes.filter("partition IS NOT NULL").groupBy(*_KEY).agg(F.max("partition").alias("of_key"))
     number = F.coalesce("partition", "of_key") if partitioned else F.lit(-1)
@@ -75,11 +80,12 @@ def measure_interruptions(
     load: Span,
     standstills: Times,
 ) -> dict[str, Interruptions]:
-    """Return, by fault, the interruptions that touch its span. A fault without interruptions is left out.
+    """Return {fault: interruptions that touch its `client_span`}. A fault without interruptions is left out.
 
     `attempts` come from `place_attempts`. Messages that were due before the steady phase are left out. An interruption
-    is not cut at the span's edges, but ends with the load at the latest. A message that was never acked is late until
-    the load's end, even if later messages of its place were acked. `standstills` are those of producers.
+    is not cut at the edges of a `client_span`, but ends with the load at the latest. A message that was never acked is
+    late until the load's end, even if later messages of the same place were acked. `standstills` are those of
+    producers.
     """
     load_end_us = load.end_us
     messages = _find_late_times(attempts, late_after_us, load)
@@ -106,7 +112,10 @@ def measure_interruptions(
 def _summarize(
     spark: SparkSession, interruptions: DataFrame, faults: Sequence[EffectiveFault], load_end_us: int
 ) -> dict[str, Interruptions]:
-    """Return the summary of `interruptions` by fault. Its columns are `topic`, `place`, `start`, `end` and `away`."""
+    """Return {fault: summary of the interruptions}. `interruptions` has `topic`, `place`, `start`, `end` and `away`.
+
+    `away` is true if the last message that was due at the place had no ack when the load ended.
+    """
     spans = join_spans(spark, interruptions, faults)
     # The part of an interruption that no earlier one covers, in any place. The sum of these parts counts no time twice.
     before = Window.partitionBy("fault").orderBy("start", "end").rowsBetween(Window.unboundedPreceding, -1)
@@ -147,7 +156,10 @@ def _summarize(
 
 
 def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[EffectiveFault]) -> DataFrame:
-    """Return each row of `times` (`start`, `end` in µs) once for each fault whose span it touches, as `fault`."""
+    """Return each row of `times` (`start`, `end` in µs) once for each fault whose `client_span` the row touches.
+
+    The new column `fault` has the fault's name. A row that touches no `client_span` is left out.
+    """
     spans = spark.createDataFrame(
         [(fault.name, fault.client_span.start_us, fault.client_span.end_us) for fault in faults],
         "fault string, span_start long, span_end long",
@@ -157,9 +169,11 @@ def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[Effective
 
 
 def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> DataFrame:
-    """Return `topic`, `place`, `start`, `end` and `answered` of the load's messages that can be late before its end.
+    """Return `topic`, `place`, `start`, `end` and `answered` of each message that can be late before the load's end.
 
-    A message is late from `start` to `end` (µs) if `end` is later. If `answered`, it was acked before the load ended.
+    From `start` (µs), a message counts as late. `end` is its first ack, or the load's end. If `end` is not after
+    `start`, the message was not late. `answered` is true if the message was acked before the load ended. Messages that
+    were due before the load became steady are left out.
     """
     acked = F.when(F.col("outcome") == AttemptOutcome.ACKED, F.unix_micros("settled_at"))
     load_end_us = load.end_us

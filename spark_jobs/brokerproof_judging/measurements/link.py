@@ -1,4 +1,4 @@
-"""Measures the delay that the emulated link itself added, so that it can be separated from a latency."""
+"""Measures the delay that the emulation of a link added beyond the delay that was set. Latencies include this delay."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _QUANTILES = {
 
 
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """Yield the added delay of each way (`REGION>OTHER`) in each phase and while each fault slows clients down.
+    """Yield the added delay in each direction (`REGION>OTHER`), for each phase and while a fault slowed clients down.
 
-    A sample of the link has the quantiles of the passages that were timed since the sample before. Over a longer time,
-    each passage counts with the quantile of its sample. The result is near the true median, and usually not below the
-    true 99th percentile.
+    A sample has the median and the 99th percentile of the delays that were timed since the previous sample. The value
+    for a longer time is a quantile of these, weighted by the number of timed delays in each sample. This value is near
+    the true median, and usually not below the true 99th percentile.
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:

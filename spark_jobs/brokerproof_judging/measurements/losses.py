@@ -1,4 +1,4 @@
-"""Counts the run's missing messages, and the losses of each fault: messages that must exist and no cluster holds."""
+"""Counts the run's missing messages, and each fault's losses: messages that must exist but that no cluster holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from brokerproof_judging.measurements.run_times import EffectiveFault
 def measure_losses(
     messages: DataFrame, faults: Sequence[EffectiveFault], destroyed: Iterable[tuple[str, int, int | None]] = ()
 ) -> dict[str, dict[str, Estimate]]:
-    """Return the losses by fault: `rpo_messages` and `rpo_s` before its effect, `lost_later_messages` after it.
+    """Return {fault: {metric: estimate}} for `rpo_messages`, `rpo_s` and `lost_later_messages`.
 
-    The time of sending decides. A message without this time counts as sent before each effect. `destroyed` has
-    (cluster, time of effect in µs, time of healing) for each cluster that the scenario declares as destroyed. A message
-    that was sent to such a cluster before the effect is no later loss of an earlier fault. If messages are unproven, a
-    value counts the proven losses and is "at least".
+    The first two are about messages sent before the fault's effect, the third about messages sent after it. A message
+    without a time of sending counts as sent before each effect. `destroyed` has (cluster, time of effect in µs, time of
+    healing) for each cluster that the scenario declares as destroyed. A message that was sent to such a cluster before
+    its destruction is no later loss of an earlier fault. If messages are unproven, a value counts the proven losses and
+    is "at least".
     """
     sent = F.coalesce(F.unix_micros("sent_at"), F.lit(0))
     excused = F.lit(False)
@@ -62,16 +63,17 @@ def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Estimate]:
 
 
 def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Estimate:
-    """Return the estimate of proven losses, which is "at least" if `unproven` messages are missing too."""
+    """Return an estimate of proven losses; "at least" if the number `unproven` of other missing messages is not 0."""
     if unproven:
         evidence += f"; {unproven} messages that were sent {when} the effect are missing, and nothing proves why"
     return Estimate(value=float(value), evidence=evidence, at_least=bool(unproven))
 
 
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
-    """Yield, by anomaly, the number of messages that are missing, if the scenario bounds `missing_messages`.
+    """Yield `missing_messages`, the number of missing messages, for each anomaly that means that a message is missing.
 
-    A message counts once for each place at which it is missing. If a message is unproven, the number is "at least".
+    Yields nothing unless the scenario bounds this metric. A message counts once for each log and subscription at which
+    it is missing. If a message is unproven, each number is "at least".
     """
     if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):
         return
@@ -83,9 +85,9 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
 
 
 def find_missing_everywhere(messages: DataFrame) -> DataFrame:
-    """Return the messages that no cluster holds and that have an anomaly in a log: their times and all `anomalies`.
+    """Return a row for each message that no cluster holds and that has an anomaly in a log.
 
-    `acked_at` is null for a message that was seen and never acked.
+    `anomalies` has the anomalies in all logs. `acked_at` is null for a message that was seen and never acked.
     """
     wanting = messages.filter("subscription IS NULL AND size(anomalies) > 0")
     return (

@@ -20,11 +20,11 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value and its evidence.
+    """A measured value and its evidence. `value` is None if nothing could be measured.
 
     If `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by` is
-    the fault that cut the wait off; None if the load's end did. If `at_most`, the real value may be lower, because
-    clients themselves may have added to it. `proven` is the value without the clients' part.
+    the fault that cut the wait off; None if no fault did. If `at_most`, the real value may be lower, because clients or
+    the monitor may have added to it. `proven` is the value without what these may have added.
     """
 
     value: float | None
@@ -56,7 +56,10 @@ class MeasuredValue:
 def make_measured_value(
     metric: str, subject: str, value: float | None, evidence: str, *, at_most: bool = False, proven: float = 0.0
 ) -> MeasuredValue:
-    """Return a value that no fault cut off, with its evidence. If it was not measured, `value` is None."""
+    """Return a value that no other fault cut off, with its evidence. `value` is None if nothing could be measured.
+
+    `subject` is the fault, phase or other thing that was measured.
+    """
     estimate = Estimate(value=value, evidence=evidence, at_most=at_most, proven=proven)
     return MeasuredValue(metric=metric, subject=subject, estimate=estimate)
 
@@ -81,7 +84,7 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
     bound = _find_bound(run.scenario, measured)
     metric, estimate = METRICS[measured.metric], measured.estimate
     value, evidence = estimate.value, estimate.evidence
-    # Some metrics of phases and ways also have a value for a fault, such as `eu>us/FAULT`.
+    # Some metrics of phases and of directions (`eu>us`) also have a value for a fault, such as `eu>us/FAULT`.
     doubt = next((doubts[part] for part in measured.subject.split("/") if part in doubts), None)
     if doubt is not None and bound is not None:
         measured_as = "" if value is None else f" {value:g} {metric.unit} was measured:"
@@ -109,7 +112,7 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
 
 
 def _is_decided(least: float | None, most: float | None, bound: Bound | None) -> bool:
-    """Whether the limits decide: the bound is broken, or it is held and the greatest value is known."""
+    """Return whether `least` and `most` show that the bound is broken, or that it is held and `most` is known."""
     lowest, highest = (None, None) if bound is None else (bound.min, bound.max)
     if is_broken(least, most, lowest, highest):
         return True
@@ -117,14 +120,20 @@ def _is_decided(least: float | None, most: float | None, bound: Bound | None) ->
 
 
 def is_broken(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
-    """Whether every value from `least` to `most` is outside the bounds `lowest` and `highest`."""
+    """Return whether every value from `least` to `most` is outside the bounds `lowest` and `highest`.
+
+    None is an unknown `least` or `most`, or a missing bound.
+    """
     return (least is not None and highest is not None and least > highest) or (
         most is not None and lowest is not None and most < lowest
     )
 
 
 def is_held(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
-    """Whether every value from `least` to `most` is within the bounds `lowest` and `highest`."""
+    """Return whether every value from `least` to `most` is within the bounds `lowest` and `highest`.
+
+    None is an unknown `least` or `most`, or a missing bound.
+    """
     return (highest is None or (most is not None and most <= highest)) and (
         lowest is None or (least is not None and least >= lowest)
     )

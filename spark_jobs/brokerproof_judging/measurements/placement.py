@@ -19,15 +19,16 @@ from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, S
 from brokerproof_judging.measurements.samples import SILENCE_US, Samples, Series, list_expected_series
 
 _SHOWN = 5
-# In the table `copies`, the moment at which all faults are undone.
+# The `moment`, in the table `copies`, of the copies at the end of the run.
 AT_END = "end"
 
 
 def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
-    """Yield, by moment, the number of log segments without a copy in a region that they had to span.
+    """Yield `segments_not_spanning`: the number of log segments that lack a copy in a region that needs one.
 
-    The numbers come from the table `copies`. At the moment `end`, the number is null unless the copies of every log
-    were asked for after the last fault was undone.
+    There is a value for each named `moment`, such as `end`, in the table `copies`. A segment also counts if its
+    required regions are not known. At `end`, the value is null unless the copies of every log were asked for after the
+    last fault was undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
@@ -71,9 +72,10 @@ def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str
 
 
 def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
-    """Return the number of under-replicated segments of all clusters at their last samples.
+    """Return the number of under-replicated segments at the end: the sum of each cluster's last sample.
 
-    It is null unless each of these samples was taken after the last undo and within `SILENCE_US` of the last sample.
+    The value is null if a cluster's last sample is not from after the last undo. It is also null if that sample is more
+    than `SILENCE_US` older than the last sample of any source.
     """
 
     def make(value: float | None, evidence: str) -> MeasuredValue:
@@ -95,11 +97,12 @@ def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> Me
 
 
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """Yield, by phase and for the read-back, the share of bytes read from disks by nodes in the owner's region.
+    """Yield, for each phase and the read-back, the share of disk reads that were made in the topic owner's region.
 
-    The bytes that a node read between two samples count for the phase that the later sample is in. They count for the
-    read-back if the time between the samples touches it. The owner is the one that was known at the later sample. If
-    nodes of two regions own topics of a cluster, the reader is unknown, and the bytes are left out.
+    The share counts bytes. The bytes that a node read between two samples count for the phase that contains the later
+    sample. They count for the read-back if the time between the samples touches it. The owner is the one that was known
+    at the later sample. If owners of a cluster's topics are in two regions, the bytes are left out. Without bytes, the
+    share is null.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -130,10 +133,11 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 
 
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """Yield, by phase with an expected region of the owner, the share of samples with the owner in it.
+    """Yield, for each phase with an expected region of the topic's owner, the share of samples with the owner there.
 
     A sample counts if it names a node and is in the last third of the phase. The sample must also come after the last
-    fault that took effect or recovered in the phase. The value is null if a partition has no such sample.
+    fault that took effect or recovered in the phase. The value is null if a partition has no such sample, or if the
+    load never became steady.
     """
     for phase, region in run.scenario.owner.by_phase.items():
         span = times.phases.get(phase)
@@ -157,7 +161,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
 
 
 def _find_owners(run: Run, samples: Samples) -> dict[str, Series]:
-    """Return the sampled owners of each partition in each cluster, by the name of the series."""
+    """Return {series: samples of the owner} for each partition in each cluster. A series is called `SOURCE METRIC`."""
     return {
         f"{source} {metric}": samples.series.get((source, metric), [])
         for source, metric in list_expected_series(run)
@@ -166,7 +170,7 @@ def _find_owners(run: Run, samples: Samples) -> dict[str, Series]:
 
 
 class _OwnerRegions:
-    """The region in which the owners of a cluster's topics were, at any moment."""
+    """Finds the region in which the owners of a cluster's topics were at a given time."""
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
@@ -177,7 +181,7 @@ class _OwnerRegions:
                     self._series[cluster].append(here)
 
     def find_region(self, cluster: str, at_us: int) -> str | None:
-        """Return the region; None if it is unknown or if there are several."""
+        """Return the owners' region at `at_us`; None if it is not known, or if the owners were in several regions."""
         regions = set()
         for series in self._series[cluster]:
             index = bisect_right(series, at_us, key=lambda each: each[0])

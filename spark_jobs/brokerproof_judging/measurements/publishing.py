@@ -18,9 +18,9 @@ _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_laten
 
 
 def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """Yield the latency from schedule to first ack, and the share of the schedule that was acked.
+    """Yield the latency from a message's scheduled time to its first ack, and the share of the schedule that was acked.
 
-    Both are measured for each phase, and the latency also for the time of each fault that slows clients down. If
+    Both are measured for each phase, and the latency also for the time in which each fault slowed clients down. If
     messages are published to several clusters, each cluster also has its own latency, as `PHASE/CLUSTER` and
     `FAULT/CLUSTER`.
 
@@ -70,9 +70,10 @@ def _describe_messages(row: Row | None) -> str:
 def _find_latencies(
     messages: DataFrame, times: Mapping[str, Span], load_end_us: int, standstills: Times, *, apart: bool
 ) -> dict[tuple[str, str | None], Row]:
-    """Return, by (time, home), the numbers of all and of acked messages, and the latency's quantiles and maximum in µs.
+    """Return {(name, home): numbers of all and of acked messages, and the latency's quantiles and maximum in µs}.
 
-    Home None covers all homes. If `apart`, each home has a row too.
+    The name is that of a phase or fault in `times`. Home None covers all clusters that messages were published to. If
+    `apart`, each of these clusters has a row too.
     """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     scheduled = F.unix_micros("scheduled_at")
@@ -105,5 +106,5 @@ def _find_latencies(
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:
-    """Return the rows of `messages` about the log of the message's home, one row for each message."""
+    """Return the rows of `messages` about the log of a message's home, the cluster that it was published to."""
     return messages.filter("subscription IS NULL AND cluster = home")

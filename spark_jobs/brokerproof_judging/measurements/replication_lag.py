@@ -1,4 +1,4 @@
-"""Measures how far clusters were behind each other during the load."""
+"""Measures how long after its ack a message was delivered in another cluster, for each phase."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_ma
 
 
 def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """Yield, by way (`HOME>OTHER`) and phase, the time from the ack at home to the first delivery in the other cluster.
+    """Yield, for each direction `HOME>OTHER` and phase, the time from the ack in HOME to the first delivery in OTHER.
 
     A message belongs to the phase in which it was scheduled, and has a lag for each subscription of the other cluster.
     The lag includes the delivery, because clients do not learn when a node stored a replicated message. It is 0 if the
-    delivery came before the ack. A way without a subscription at its end has a null value. If a standstill of a
+    delivery came before the ack. If the other cluster has no subscription, the value is null. If a standstill of a
     consumer may have caused lags, the value is "at most".
     """
     ways = list_replication_ways(run.topology, run.scenario.workload)

@@ -1,4 +1,4 @@
-"""Takes all measurements of a run. A new measurement yields its values here."""
+"""Takes all measurements of a run. A new measurement is added to `measure_run`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from brokerproof_judging.measurements.sampling import measure_sampling_gap
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEvents:
-    """The times, samples and clients' events of a run, which need no judged messages."""
+    """The times, samples and clients' events of a run, which are read from recorded tables without judged messages."""
 
     times: RunTimes
     samples: Samples
@@ -38,7 +38,7 @@ class RecordedEvents:
 
 
 def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedEvents:
-    """Read the events of a run; `tables` has `publishes` and `deliveries`."""
+    """Read the times, samples and clients' events of a run. `tables` has `publishes` and `deliveries`."""
     times = read_run_times(run)
     return RecordedEvents(
         times=times,

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from brokerproof_judging.evidence import NO_RECORD, Proof, prove_undone
 
 NEVER_STEADY = "the load never became steady"
-# Later than every moment of a run.
+# Later than every time in a run.
 _NEVER_US = 2**62
 
 
@@ -40,13 +40,14 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveFault:
-    """A fault that took effect while the load was steady or later.
+    """A fault that took effect, in a run whose load became steady.
 
-    `span` goes from its effect to the effect of the next fault, `cut_off_by`, or to the load's end. `client_span` goes
-    from its injection to the injection of the next fault, `next_injected`, or to the load's end. `client_span` begins
-    earlier, because a graceful stop takes the topic away before it takes effect. `slowed` goes from the effect to the
-    healing; None if the fault does not slow clients down. `recovered_us` is the time at which the targets were healthy
-    again; None if they never were. `leaves_nodes` is true if the targets go on serving.
+    `span` goes from the fault's effect to the effect of the next fault, which `cut_off_by` names, or to the load's end.
+    `client_span` goes from the injection to the injection of the next fault, which `next_injected` names, or to the
+    load's end. Clients are measured from the injection, because a graceful stop interrupts them before it takes effect.
+    `slowed` goes from the effect to the healing; None if the fault does not slow clients down. `recovered_us` is the
+    time at which the targets were healthy again; None if they never were. `leaves_nodes` is true if the targets go on
+    serving.
     """
 
     name: str
@@ -60,11 +61,11 @@ class EffectiveFault:
     leaves_nodes: bool = False
 
     def seconds_until(self, at_us: int) -> float:
-        """Return the seconds from the effect to a moment."""
+        """Return the seconds from the fault's effect to `at_us`."""
         return (at_us - self.span.start_us) / 1e6
 
     def seconds_since_injection(self, at_us: int) -> float:
-        """Return the seconds from the injection to a moment."""
+        """Return the seconds from the fault's injection to `at_us`."""
         return (at_us - self.client_span.start_us) / 1e6
 
 
@@ -80,13 +81,13 @@ class IneffectiveFault:
 class RunTimes:
     """The phases of a run, by name, and its faults. If the load never became steady, there are no phases.
 
-    A fault that helps the cluster to recover, such as a start of standby nodes, is a part of recovery and left out.
+    A fault that helps the cluster to recover, such as a start of standby nodes, is not in `effective` or `ineffective`.
     """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
     effective: tuple[EffectiveFault, ...] = ()
     ineffective: tuple[IneffectiveFault, ...] = ()
-    # Every moment in microseconds at which a fault took effect or recovered, including faults that help.
+    # Every time in microseconds at which a fault took effect or recovered, including faults that help.
     changes_us: tuple[int, ...] = ()
     undone: Proof = NO_RECORD
     # By node, the times in which a fault kept it down or it was on standby.
@@ -99,9 +100,10 @@ class RunTimes:
 
     @property
     def settled_us(self) -> int | None:
-        """The last moment, in microseconds, at which a fault took effect or recovered; None if the undo is not proven.
+        """The last time in µs at which a fault took effect or recovered; None if the undo of faults is not proven.
 
-        A state at the end needs a sample after this moment. In a run without faults, it is the start of the last phase.
+        Only a sample after this time shows the state at the run's end. In a run without faults, it is the start of the
+        last phase, or 0 if the load never became steady.
         """
         last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
@@ -112,7 +114,7 @@ class RunTimes:
         return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
 
     def name_phase(self, at_us: Column) -> Column:
-        """Return the name of the phase that a moment is in; null if it is in no phase."""
+        """Return the name of the phase that contains the time `at_us`; null if no phase does."""
         phase = F.lit(None).cast("string")
         for name, span in self.phases.items():
             phase = F.when((at_us >= span.start_us) & (at_us < span.end_us), name).otherwise(phase)
@@ -169,7 +171,10 @@ def read_run_times(run: Run) -> RunTimes:
 
 
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:
-    """Return, by node, the times in which a fault kept it down or it was on standby. Its start ends such a time."""
+    """Return {node: times in which a fault kept the node down or it was on standby}.
+
+    Such a time ends when the node has recovered, or when a fault that helps starts the node.
+    """
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]
     for course in courses:

@@ -22,17 +22,18 @@ from brokerproof.systems.roles import is_listed, list_nodes_that, list_roles_tha
 
 Series = list[tuple[int, str]]
 
-# A source is sampled twice a second. If a source is silent for longer than this, it may have changed meanwhile.
+# A source is sampled twice a second. If it gives no sample for longer than this, its values may have changed meanwhile.
 SILENCE_US = 5_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """The samples of each (source, metric), in order of time.
+    """The samples of a run's clusters, topics, nodes and links, from the table `observations`.
 
-    `series` has (time in µs, value) of each. A sample without a value is left out, because its source gave no answer.
-    `expected` names each series that must have samples. `silences` are the times in µs, longer than `SILENCE_US`, in
-    which the monitor took no sample of any source. `last_us` is the time of the last sample.
+    `series` has the pairs (time in µs, value) of each (source, metric), in order of time. A sample without a value is
+    left out, because its source gave no answer. `expected` has the (source, metric) of each series that must have
+    samples. `silences` are the times (from, to) in µs, longer than `SILENCE_US`, in which the monitor took no sample of
+    any source. `last_us` is the time of the last sample.
     """
 
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
@@ -41,16 +42,16 @@ class Samples:
     last_us: int = 0
 
     def find_series(self, kind: Source, metric: str) -> Iterator[tuple[str, Series]]:
-        """Yield (name, values) of every source of a kind that has the metric."""
+        """Yield (source's name, samples) for each source of the kind `kind` that has `metric`."""
         for (source, known), values in self.series.items():
             if known == metric and source.startswith(kind.join_name("")):
                 yield source.removeprefix(kind.join_name("")), values
 
     def find_by_subject(self, kind: Source, metric: SampledMetric) -> Iterator[tuple[str, str, Series]]:
-        """Yield (source, subject, values) of a metric that a source has once per subject, such as per subscription.
+        """Yield (source, subject, samples) of a metric that a source has once per subject, such as per subscription.
 
-        The subject is empty if the source has the metric only once, such as the owner of a topic without partitions.
-        An expected series that was never sampled has no values.
+        The subject is empty if the source has the metric only once, such as the owner of a topic without partitions. An
+        expected series that was never sampled has no samples, but is yielded too.
         """
         for source, known in dict.fromkeys([*self.expected, *self.series]):
             name, subject = split_name(known)
@@ -81,9 +82,10 @@ def list_expected_series(run: Run) -> list[tuple[str, str]]:
 
 
 def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:
-    """Return (source, metric) of each subscription's backlog in its first cluster, and of each way's backlog.
+    """Return (source, metric) of each backlog that must be sampled: of subscriptions and of replication directions.
 
-    A subscription is created late or never in the cluster that it moves to, so no backlog is expected there.
+    The backlog of a subscription that moves is expected only in its first cluster. In the other, it begins late or
+    never.
     """
     topology, workload = run.topology, run.scenario.workload
     subscriptions = [

@@ -1,4 +1,4 @@
-"""Measures the longest gap between samples, which is Brokerproof's own error in values measured from samples."""
+"""Measures the longest time between two samples, because values measured from samples may be wrong by this time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _SAMPLED = (Source.CLUSTER, Source.TOPIC, Source.NODE)
 
 
 def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
-    """Return the longest time between two samples of one source and metric, from steady to the end of consuming.
+    """Return the longest time between two samples of one source and metric.
 
-    A node need not answer while faults keep it down. A cluster need not answer while all its nodes that serve, or all
-    that store, are down. If an expected series has no sample, the value is null, because the gap's length is not known.
-    If a gap is longer than its bound allows, the value is null too, because the instrument is to blame for it.
+    It is taken from the steady phase to the end of consuming. A node need not answer while faults keep it down. A
+    cluster need not answer while all its nodes that serve, or all that store, are down. If an expected series has no
+    sample, the value is null, because the length of the gap is not known. If the longest gap breaks its bound, the
+    value is null too, because Brokerproof is to blame for it.
     """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)
@@ -58,7 +59,7 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
 
 
 def _list_silent(run: Run, times: RunTimes, source: str) -> Sequence[Span]:
-    """Return the spans in which a source need not answer."""
+    """Return the times in which a source need not answer, because its nodes were down."""
     kind, name = split_name(source)
     if kind == Source.NODE:
         return times.down.get(name, ())

@@ -1,4 +1,4 @@
-"""Reads the times in which a client under test stood still, because it may then have caused measured delays itself."""
+"""Reads the standstills of clients: times in which a client did nothing and may have caused measured delays itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 OF_STANDSTILLS = "; it is less without the times in which a client itself stood still"
-# Later than every moment of a run.
+# Later than every time in a run.
 _NEVER_US = 2**62
 # By a client's name, its standstills (from, to) in µs.
 Times = Mapping[str, Sequence[tuple[int, int]]]
@@ -21,10 +21,11 @@ Times = Mapping[str, Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Standstills:
-    """The standstills that delay acks, by producer, and those that delay deliveries, by subscription.
+    """The times (from, to) in µs in which clients stood still.
 
-    A producer may delay the deliveries of every subscription, and a consumer those of its own subscription.
-    `of_consumers` has only the standstills of consumers, by subscription.
+    `of_acks` has, by producer, the standstills that may delay acks. `of_deliveries` has, by subscription, those that
+    may delay deliveries: the standstills of all producers and of the subscription's consumers. `of_consumers` has, by
+    subscription, only those of its consumers.
     """
 
     of_acks: Times = field(default_factory=dict)
@@ -33,7 +34,7 @@ class Standstills:
 
 
 def read_standstills(run: Run) -> Standstills:
-    """Read the standstills from the records that clients wrote at their ends."""
+    """Read the standstills from the records that clients wrote at their ends. Without a record, a client has none."""
     acks: dict[str, list[tuple[int, int]]] = {}
     for producer in plan_producers(run):
         if produced := read_record(run, ProducerEnd, producer.number):
@@ -48,7 +49,7 @@ def read_standstills(run: Run) -> Standstills:
 
 
 def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
-    """Return the last moment up to `end_us` that lies in none of `causes`, which may overlap. Times are in µs."""
+    """Return the last time up to `end_us` that is in none of the times `causes`, which may overlap. Times are in µs."""
     for begin, until in sorted(causes, key=lambda cause: cause[1], reverse=True):
         if begin < end_us <= until:
             end_us = begin
@@ -56,7 +57,10 @@ def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
 
 
 def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: Column) -> DataFrame:
-    """Return `times` (`start`, `end` in µs) with `own`: whether a standstill of `client` may have caused the row."""
+    """Return `times` (`start`, `end` in µs) with the column `own`.
+
+    `own` is true if a standstill of the row's `client` may have caused or lengthened the time from `start` to `end`.
+    """
     rows = [(name, list_causes(each)) for name, each in standstills.items() if each]
     if not rows:
         return times.withColumn("own", F.lit(False))
@@ -72,7 +76,7 @@ def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: 
 def cut_out_own(
     spark: SparkSession, times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0
 ) -> DataFrame:
-    """Return `times` (`start`, `end` in µs) without the parts that standstills of `client` may have caused.
+    """Return `times` (`start`, `end` in µs) without the parts that standstills of the row's `client` may have caused.
 
     A row may be shortened, split or removed. A standstill has effects for at least `lead_us` after its end.
     """
@@ -103,7 +107,7 @@ def list_causes(standstills: Iterable[tuple[int, int]], lead_us: int = 0) -> lis
     """Return the times in µs in which standstills may make messages late, in order and without overlaps.
 
     Such a time begins with the standstill. After the standstill, the client works off the messages that came due
-    meanwhile. This may take the same time again, and at least `lead_us`.
+    meanwhile. This is assumed to take as long as the standstill, and at least `lead_us`.
     """
     found: list[tuple[int, int]] = []
     for begin, end in sorted(standstills):

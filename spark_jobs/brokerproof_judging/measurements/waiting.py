@@ -1,7 +1,6 @@
-"""Estimates when an event came after a fault, or that it had not come by the last sample.
+"""Estimates from samples how long after a fault an event came, or that it had not come by the last sample.
 
-If another fault cuts this one off, only samples before the other fault's effect count, because later samples measure
-both faults.
+If another fault takes effect later, only samples before its effect count, because later samples measure both faults.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ class Level(Enum):
     HIGH = auto()
 
 
-# The moment of each sample in microseconds, and the level of its value.
+# The time of each sample in microseconds, and the level of its value.
 Levels = Sequence[tuple[int, Level]]
 
 
 def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None = None) -> Series:
-    """Return the samples from the effect, or from `since_us`, to the effect of the fault that cuts this one off."""
+    """Return the samples from the fault's effect, or from `since_us`, to the next fault's effect if there is one."""
     start_us = fault.span.start_us if since_us is None else since_us
     return [
         (at, value) for at, value in series if at >= start_us and (fault.cut_off_by is None or at < fault.span.end_us)
@@ -38,13 +37,13 @@ def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None 
 
 
 def find_end(levels: Levels) -> int | None:
-    """Return the moment of the first low sample after the last high one; None if there is none."""
+    """Return the time of the first low sample after the last high one; None if there is none."""
     last_high = max((number for number, (_, level) in enumerate(levels) if level is Level.HIGH), default=-1)
     return next((at for at, level in levels[last_high + 1 :] if level is Level.LOW), None)
 
 
 def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int) -> str:
-    """Return an addition to the evidence of an end: the last raised sample after the end. It is empty without one."""
+    """Return text for the evidence that gives the time of the last raised sample after `end_us`; empty without one."""
     raised = [at for samples in levels for at, level in samples if level is Level.RAISED and at > end_us]
     return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
@@ -58,10 +57,11 @@ def read_time_until_low(
     ended: str,
     standstills: Sequence[tuple[int, int]] = (),
 ) -> Estimate | None:
-    """Return the time from the effect until every high value was low again; None if no value was high.
+    """Return the time from the fault's effect until every high value was low again; None if no value was high.
 
-    `levels` has the samples after the effect, by source. If a source has no sample, or none at the end, the time is
-    unknown. `standstills` are those of clients that may keep a value high.
+    `levels` has the samples after the effect, by source. If a value was high and not low again by the last sample, the
+    result is "at least". If a source has no sample, or none at the end, the result has no value. `standstills` are
+    those of clients that may keep a value high.
     """
     rose = [name for name, values in levels.items() if any(level is Level.HIGH for _, level in values)]
     ends = {name: find_end(levels[name]) for name in rose}
@@ -79,7 +79,7 @@ def read_time_until_low(
 
 
 def is_silent(samples: Samples, fault: EffectiveFault, values: Sequence[tuple[int, object]]) -> bool:
-    """Whether a source has no sample in the last `SILENCE_US` before the fault's span or the sampling ended."""
+    """Return whether a source has no sample in the last `SILENCE_US` before the fault's `span` or sampling ended."""
     return not values or min(fault.span.end_us, samples.last_us) - values[-1][0] > SILENCE_US
 
 
@@ -92,10 +92,10 @@ def read_arrival(
     since_us: int | None = None,
     standstills: Sequence[tuple[int, int]] = (),
 ) -> Estimate:
-    """Return the time from the effect, or from `since_us`, to the first sample that shows an event.
+    """Return the time from the fault's effect, or from `since_us`, to `at_us`, the first sample that shows an event.
 
-    The value is "at most" if the event may have come earlier. The monitor may have taken no sample for some time before
-    that sample, or one of the clients' `standstills` may have delayed the event.
+    The value is "at most" if the event may have come earlier: if the monitor took no sample for some time before
+    `at_us`, or if one of the clients' `standstills` may have delayed the event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     # A source may need a second for its answer after the silence.
@@ -115,9 +115,10 @@ def read_arrival(
 def read_absence(
     fault: EffectiveFault, series: Iterable[Sequence[tuple[int, object]]], still: str, *, since_us: int | None = None
 ) -> Estimate:
-    """Return "at least" the time until the last sample of `series`, because the event had not come by then.
+    """Return an estimate of "at least" the time until the last sample of `series`, by which the event had not come.
 
-    `still` says what was sampled instead. The time counts from the effect, or from `since_us`.
+    `still` says what was sampled instead. The time counts from the fault's effect, or from `since_us`. If there is no
+    sample after that, the estimate has no value.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     last = max((values[-1][0] for values in series if values), default=start_us)

@@ -1,5 +1,5 @@
 """Judges messages: their attempts, copies and deliveries, and the anomalies that these show.
 
-`run_judging` and `client_counts` may import this package. Its queries are SQL, and each works on one part of the
-messages. The package must not know suites or bounds.
+`run_judging`, `client_counts` and `measurements` may import this package. Its queries are SQL, and each works on one
+part of the messages. The package must not know suites or bounds.
 """

@@ -1,7 +1,7 @@
 """Finds anomalies that show only when messages are compared: a shared position, a log that went back, wrong order.
 
-Spark selects the rows, and moves rows that must be compared into one part. A query in `sql/anomalies/` finds the
-anomaly in each part.
+Spark selects the rows, and moves rows that must be compared into one part, the rows of one Spark task. A query in
+`sql/anomalies/` finds the anomaly in each part.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _FINDINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonInput:
-    """The input of comparisons: recorded tables, and the places that message_facts.py wrote."""
+    """The tables that comparisons read: two recorded tables, and `places`, which message_facts.py wrote.
+
+    `places` has a row for each message in each cluster's log and each subscription.
+    """
 
     publishes: DataFrame
     stored: DataFrame
@@ -48,9 +51,9 @@ class ComparisonInput:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The rows that an anomaly's query compares. Rows that agree in the columns `together` are in one part.
+    """How the rows for an anomaly's query are selected and split: rows with equal values in `together` are in one part.
 
-    The query may report a place more than once.
+    The query may report a message more than once at one place.
     """
 
     rows: Callable[[ComparisonInput], DataFrame]
@@ -60,7 +63,7 @@ class Comparison:
 def find_by_comparison(
     spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """Return the findings of the comparisons for `anomalies`, with the columns of `_FINDINGS`."""
+    """Return the findings of the comparisons for `anomalies`: each has a message, its place and the anomaly."""
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),
@@ -81,9 +84,9 @@ def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Duck
 
 
 def _select_named_positions(compared: ComparisonInput) -> DataFrame:
-    """Return every position that an ack named, at which a message is stored, or from which it was delivered.
+    """Return a row for each position and message that was acked there, is stored there, or was delivered from there.
 
-    A delivery from a position at which the message is stored adds no position, so only other deliveries are included.
+    Deliveries from a position that stores the message are left out, because they would add nothing.
     """
     columns = [*_PLACE_IN_LOG, "who", "number", "subscription"]
     in_log = F.lit(IN_LOG).alias("subscription")
@@ -99,14 +102,14 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
 
 
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
-    """Return the times at which acked attempts were sent and settled, by second.
+    """Return the times at which acked attempts were sent and settled, and the highest position before each second.
 
-    If an ack was settled before its attempt was sent, the clock was set back between the two. Its times are not known,
-    so its attempt is left out of every comparison.
+    If an ack was settled before its attempt was sent, the clock was set back between the two. The true times are then
+    not known, so the attempt is left out.
 
-    An attempt is compared with every ack that was settled more than the clocks' error before it was sent. The highest
-    position of these acks is a running maximum over time. Each second of the log is compared separately and begins with
-    the maximum of all earlier seconds. So no task has to read a whole log.
+    An attempt is compared with every ack that was settled more than the clocks' error before the attempt was sent. The
+    highest position of these acks is a running maximum over time. Each second of the log is compared separately and
+    begins with the maximum of all earlier seconds. So no task has to read a whole log.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")
@@ -121,7 +124,10 @@ def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
 
 
 def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
-    """Return, for each second of a log with an event, the highest position that was settled before that second."""
+    """Return, for each log and second with an event, the highest position whose ack was settled before that second.
+
+    A second without an earlier ack is left out.
+    """
     # Each task first finds its own maximum for each second, so that few rows are left to group.
     some = work_on_parts(
         events.select("kind", *_SECOND, *POSITION),
@@ -149,13 +155,13 @@ def _select_acks_with_position(publishes: DataFrame) -> DataFrame:
 
 
 def _select_first_copies(compared: ComparisonInput) -> DataFrame:
-    """Return the published messages that are stored, with the positions of their first copies."""
+    """Return each published message that a cluster stores, with the position of its first copy there."""
     in_log = compared.places.filter(F.col("subscription") == IN_LOG)
     return in_log.filter("stored_segment IS NOT NULL").select(*_list_order_columns())
 
 
 def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
-    """Return the published messages that are stored and delivered, with first copies and first deliveries.
+    """Return each published message that is stored and that a subscription got, with its first copy and first delivery.
 
     Messages that a subscription got before it moved are left out.
     """

@@ -1,4 +1,4 @@
-"""Lists the anomalies that are illegal at each place, and the exceptions, as tables for the query on findings."""
+"""Lists which anomalies are illegal in logs and for subscriptions, and the exceptions, as tables for `findings.sql`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SCHEMA = pa.schema([("cluster", pa.string()), ("subscription", pa.string()), ("
 
 
 def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
-    """Return a table with (cluster, subscription, forbidden anomalies) of every subscription.
+    """Return a table with the illegal anomalies (`forbidden`) of each subscription, by `cluster` and `subscription`.
 
-    The row without a cluster is the rule for every other place: logs, and subscriptions that the scenario lacks.
+    The row without a cluster is the rule for every log, and for subscriptions that the scenario lacks.
     """
     rows = [{"cluster": None, "subscription": IN_LOG, "forbidden": _list_forbidden_at(scenario, None)}]
     rows += [
@@ -58,7 +58,10 @@ def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
 
 
 def list_loosened(scenario: Scenario) -> pa.Table:
-    """Return a table with each anomaly that the scenario loosens, and for which messages. Null matches any value."""
+    """Return a table with each anomaly that the scenario loosens (allows), and the messages for which it is allowed.
+
+    A row is about the messages with its `outcome`, `home` and `subscription`. Null matches any value.
+    """
     rows = [(str(anomaly), each.outcome, each.home, each.subscription) for anomaly, each in scenario.loosen.items()]
     return make_small_table("anomaly string, outcome string, home string, subscription string", rows)
 

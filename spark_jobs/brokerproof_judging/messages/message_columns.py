@@ -1,4 +1,4 @@
-"""The names of the columns that identify a message and a place, for all of judging.
+"""The names of the columns that identify a message, its log, and its place: a cluster's log or a subscription.
 
 `sql/macros.sql` has the SQL that reads `who` and `number`.
 """
@@ -27,8 +27,9 @@ _NAMELESS_MARK = "\u0001"
 def name_messages(frame: DataFrame) -> DataFrame:
     """Return the frame with the columns `who` and `number`, which are never null, and with uniform positions.
 
-    `who` and `number` are producer and seq. If a message lacks one of these, `who` is made of its position. The batch
-    index is -1 outside a batch. A negative segment, the answer to a deduplicated retry, is no position, so it is null.
+    `who` and `number` are producer and seq. If a message lacks one of these, `who` is made of the message's position.
+    The batch index is -1 outside a batch. A negative segment, which a broker answers to a deduplicated retry, is no
+    position: its segment, offset and batch index become null.
     """
     there = F.col("segment") >= 0
     positioned = frame.withColumns(

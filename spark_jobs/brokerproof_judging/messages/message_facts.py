@@ -1,8 +1,9 @@
 """Derives the facts about every message at every place, and the anomalies that these facts show.
 
-A message's places are those that it had to reach and those at which it was found. Part by part, `sql/log_facts.sql` and
-`sql/subscription_facts.sql` join the publishes, the copies or deliveries at a place and the proofs about the place.
-Later, comparisons.py reads these places to find anomalies that show only when messages are compared.
+A place is a cluster's log or a subscription. A message's places are those that it had to reach and those at which it
+was found. For each part of the messages, `sql/log_facts.sql` and `sql/subscription_facts.sql` join the publishes, the
+copies or deliveries at a place and the proofs about the place. Later, comparisons.py reads the written places to find
+anomalies that show only when messages are compared.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ FINDINGS = pa.schema([*PLACE_FIELDS, *[(name, pa.string()) for name in ("anomaly
 
 @dataclass(frozen=True, kw_only=True)
 class FactsOfPart:
-    """Writes the places and findings of a part of the united records, and yields the part's summary.
+    """Writes the facts about messages at places, and the anomalies (findings), for one part of the recorded rows.
 
-    `places` and `findings` are the directories to write to. Each of `anomalies` has a query in `sql/anomalies/`.
+    A place is a cluster's log or a subscription. `places` and `findings` are the directories to write to. Each name in
+    `anomalies` has a query in `sql/anomalies/`.
     """
 
     places: str
@@ -142,6 +144,6 @@ class FactsOfPart:
 
 
 def find_anomaly(connection: DuckDB, anomaly: str) -> Batches:
-    """Yield the findings of an anomaly's query, as rows of `FINDINGS`."""
+    """Yield the findings of an anomaly's query, with the columns of `FINDINGS`."""
     for batch in select_batches(connection, read_query(f"anomalies/{anomaly}")):
         yield batch.append_column("anomaly", pa.array([anomaly] * len(batch), pa.string()))

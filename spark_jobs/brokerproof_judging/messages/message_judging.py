@@ -31,9 +31,10 @@ def start_judging_workers(spark: SparkSession) -> None:
 
 
 class MessageJudging:
-    """Judges the messages of a run: first `work_out_facts`, then `write_tables`.
+    """Judges the messages of a run. Call `work_out_facts` first, then `write_tables`.
 
-    Both write their tables through `replacement`: intermediate tables, `messages` and `anomalies`.
+    The first writes intermediate tables, and the second the tables `messages` and `anomalies`. The run's old tables
+    stay until `replacement.take_place` is called.
     """
 
     def __init__(

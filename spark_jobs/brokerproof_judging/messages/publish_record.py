@@ -1,7 +1,7 @@
-"""Finds gaps and contradictions in the record of publishes. If there are any, no message can be called missing.
+"""Finds gaps and contradictions in the table `publishes`. If there are any, no message can be called missing.
 
-A part's summary also counts the rows of each client and of each log. client_counts.py compares these numbers with the
-numbers that the clients and the logs' readers counted themselves.
+Each part of the messages gives a summary, which also counts the rows of each client and of each log. client_counts.py
+compares these numbers with those that the clients and the logs' readers counted themselves.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TWO_KEYS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE key !
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """A summary of a part's rows. Its size does not grow with the number of messages."""
+    """A summary of the rows in one part of the messages. Its size does not grow with the number of messages."""
 
     # (producer, messages, lowest seq, highest seq)
     producers: list[tuple[str, int, int, int]]
@@ -127,7 +127,7 @@ def find_least_delay(summaries: Iterable[PartSummary]) -> int | None:
 
 
 def list_logs(summaries: Iterable[PartSummary]) -> list[tuple[str, tuple[str, str, int]]]:
-    """Return (home, (cluster, topic, partition)) of every log that messages had to reach."""
+    """Return (home, (cluster, topic, partition)) of every log that messages published to `home` had to reach."""
     return sorted(
         {
             (home, (cluster, topic, partition))

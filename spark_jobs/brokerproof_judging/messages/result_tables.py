@@ -1,4 +1,4 @@
-"""Makes the tables `messages` and `anomalies`, and the counts, from places and findings."""
+"""Makes the tables `messages` and `anomalies`, and the judgement's counts, from facts and findings about messages."""
 
 from __future__ import annotations
 

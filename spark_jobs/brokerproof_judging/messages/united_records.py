@@ -1,4 +1,4 @@
-"""Unites the recorded rows about messages in one frame, which can be split by message."""
+"""Unites the tables `publishes`, `stored` and `deliveries` in one frame, which can be split by message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
 
 
 def separate_records(connection: DuckDB) -> None:
-    """Create a view for each of the three tables, under its name, with its rows of the united table `rows`."""
+    """Create the views `publishes`, `stored` and `deliveries`, each with its own rows of the united table `rows`."""
     for kind, table in enumerate(_KINDS):
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
 

@@ -1,6 +1,6 @@
 """Makes series of the rates and latencies of publishing and of delivery.
 
-Spark counts the messages. The driver gets only one row for each step and cluster or subscription.
+Spark counts the messages. The driver gets only one row for each time step and cluster or subscription.
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ from brokerproof_judging.series.time_steps import choose_time_steps
 
 
 def make_run_series(spark: SparkSession, run: Run) -> RunSeries:
-    """Return the series of a judged run. They need the table `messages`."""
+    """Return the series of a judged run, or only a `problem` if no time of the jobs load and consume is recorded.
+
+    The series need the table `messages`.
+    """
     steps = choose_time_steps(run)
     if steps is None:
         return RunSeries(problem="Nothing was published, so there is nothing to draw.")

@@ -1,4 +1,4 @@
-"""Divides the time of a run into steps, in which its series are counted."""
+"""Divides the time of a run into steps of equal length. A series has one value for each step."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class TimeSteps:
 
 
 def choose_time_steps(run: Run) -> TimeSteps | None:
-    """Return the steps until load and consume ended; None if no time of them is recorded.
+    """Return the time steps until the jobs load and consume ended; None if no time of these jobs is recorded.
 
-    They begin `_LEAD_S` before the load was steady. If the load never was, they begin with the first of the two jobs.
+    The steps begin `_LEAD_S` seconds before the load was steady. If the load never became steady, they begin with the
+    first of the two jobs.
     """
     phases = read_record(run, PhaseTimes)
     jobs = [one for name in ("load", "consume") if (one := read_record(run, StepSeconds, name)) is not None]

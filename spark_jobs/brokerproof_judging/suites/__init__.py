@@ -1,4 +1,5 @@
-"""The Great Expectations suites: their files, their kinds of expectation, their evaluation, and a second count.
+"""Evaluates the Great Expectations suites on a run's tables: kinds of expectation, checked results, and a second count.
 
-`verify.py` may import this package. It reads a run's tables and records, and writes only Data Docs.
+`verify.py` may import this package. It reads the suites' files and a run's tables and records, and writes only Data
+Docs, the pages that Great Expectations builds about its results.
 """

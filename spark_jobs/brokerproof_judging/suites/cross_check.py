@@ -52,7 +52,10 @@ def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run
 
 
 def _list_places(run: Run) -> list[tuple[str, str | None]]:
-    """Return the places that the scenario names. Replication may add other places."""
+    """Return (cluster, subscription) of each place that the scenario names. The subscription is None for a log.
+
+    Replication may add other places.
+    """
     first = next(iter(run.topology.clusters))
     workload = run.scenario.workload
     logs: list[tuple[str, str | None]] = [(cluster, None) for cluster in workload.produce_on or [first]]
@@ -79,7 +82,7 @@ def doubt_measurements(
 
 
 def list_suites_measured(file: SuiteFile) -> list[Suite]:
-    """Return the suites of the metrics in a file. Only a user's file may have metrics of another suite."""
+    """Return the suites to which a file's metrics belong. Only a user's file may have metrics of another suite."""
     return list(dict.fromkeys(METRICS[written.name].suite for written in file.expectations))
 
 
@@ -129,7 +132,7 @@ def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario)
 
 
 def find_unmeasured(written: WrittenExpectation, rows: Sequence[MeasurementRow], scenario: Scenario) -> Iterator[str]:
-    """Yield a sentence for each measurement that the suite or the scenario demands and that has no row."""
+    """Yield a sentence for each measurement that the suite or the scenario demands and that has no row in `rows`."""
     name, metric = written.name, METRICS[written.name]
     measured = {row["subject"] for row in rows}
     bounded = {key.partition("/")[2] for key in scenario.bounds if key.partition("/")[0] == name}

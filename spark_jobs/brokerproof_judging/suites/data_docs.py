@@ -39,7 +39,7 @@ class ValidationPage:
 
 
 def make_offline(site: Path, title: str, pages: Sequence[ValidationPage]) -> None:
-    """Rewrite every page of a site, and make its index links to `pages`. `title` names the run and its scenario."""
+    """Rewrite every page of a site, and replace its index by links to `pages`. `title` names run and scenario."""
     for file in site.rglob("*.html"):
         file.write_text(rewrite_page(file.read_text(encoding="utf-8"), title), encoding="utf-8")
     (site / "index.html").write_text(_write_index(title, pages), encoding="utf-8")
@@ -80,7 +80,7 @@ more. The report of the run has it.</p>
 def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
     """Build the pages in the directory `site`, and copy them to the run's directory, which may be any fsspec location.
 
-    Returns their location as `data_docs`, or the reason why there are none as `data_docs_error`.
+    Returns {"data_docs": location}, or {"data_docs_error": reason} if there are no pages.
     """
     try:
         library.build_data_docs()

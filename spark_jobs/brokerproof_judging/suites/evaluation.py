@@ -57,7 +57,8 @@ def evaluate(
     this suite `unknown`. Raises InputError or OSError only if the directories cannot be listed.
 
     The first call in a process takes 7 to 10 s longer, because it imports Great Expectations. `library` is called with
-    the directory in which to build Data Docs, and the run's name in them. They are copied to `report/data_docs`.
+    the directory in which to build Data Docs, and with the name that the run has in them. With `data_docs`, these pages
+    are copied to the run's `report/data_docs`.
     """
     names = list(dict.fromkeys([*find_suites(expectations_dirs), *required]) if suites is None else suites)
     tables = JudgedTables(spark, run)
@@ -123,7 +124,7 @@ def _evaluate_measurements(file: SuiteFile, library: Library, tables: JudgedTabl
 
 
 def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run: Run) -> SuiteJudgement:
-    """Return the judgement of the standard expectations on one table. An error makes only these `unknown`."""
+    """Return the judgement of the standard expectations on one table. After an error, all of these are `unknown`."""
     table = file.expectations[0].table
     try:
         frame = tables.read(table)
@@ -150,7 +151,10 @@ def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run
 
 
 def _has_measurements(file: SuiteFile, tables: JudgedTables, run: Run) -> bool:
-    """Return whether a measurement of the file's suites exists or is demanded."""
+    """Return whether the run has a measurement of the suites that the file's metrics belong to, or must have one.
+
+    The suite file, or a bound or an expected owner in the scenario, may demand a measurement.
+    """
     suites = list_suites_measured(file)
     measured = any(row["suite"] in suites for row in tables.measurements)
     return measured or any(any(find_unmeasured(written, [], run.scenario)) for written in file.expectations)
@@ -187,7 +191,10 @@ def _give_up(suite: str, expectations_dirs: Sequence[str], error: Exception) -> 
 
 
 def _add_inapplicable(judgement: SuiteJudgement, file: SuiteFile, reasons: Mapping[str, str]) -> SuiteJudgement:
-    """Add the inapplicable expectations, in the file's order. They count neither as written nor as evaluated."""
+    """Return the judgement with the inapplicable expectations too, in the file's order.
+
+    `reasons` has the names of these expectations. They count neither as written nor as evaluated.
+    """
     checks = {check.name: check for check in judgement.expectations}
     checks |= {
         written.name: _make_check(written, Verdict.NOT_APPLICABLE, why=reasons[written.name])

@@ -41,9 +41,10 @@ class Answer:
 
 
 def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
-    """Return the answers in the order of the file.
+    """Return one answer for each expectation of the file, in the same order.
 
-    Raises RunError if Great Expectations did not take all expectations, or if its verdict contradicts its counts.
+    An expectation without a usable result has an answer with a `problem`. Raises RunError if Great Expectations did not
+    take all expectations, or if its verdict on the whole suite contradicts its counts.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read_answer(written, matched)
@@ -58,7 +59,7 @@ def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
 
 
 def match_results(file: SuiteFile, validation: Validation) -> list[Any]:
-    """Return each expectation's result, or an Answer with the problem if no result counts.
+    """Return, for each expectation of the file, its result, or an Answer with the problem if there is no usable result.
 
     Raises RunError if Great Expectations did not take all expectations.
     """
@@ -116,7 +117,10 @@ def _read_answer(written: WrittenExpectation, result: Any) -> Answer:
 
 
 def _find_exception(information: Mapping[str, Any] | None) -> str:
-    """Return the message of an exception, which may be in an entry for a metric; empty if there is no exception."""
+    """Return the message of the exception in a result's `exception_info`; empty if there is no exception.
+
+    The exception may be in the mapping itself, or in an entry of it that is about one metric.
+    """
     if not information:
         return ""
     entries = [information, *(entry for entry in information.values() if isinstance(entry, Mapping))]

@@ -1,4 +1,4 @@
-"""The tables of a judged run. `messages` and `measurements` are read once for all suites, at their first use."""
+"""The tables of a judged run. What several suites need from them is read once, at its first use."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ class JudgedTables:
 
     @cached_property
     def measurements(self) -> list[dict[str, Any]]:
-        """All rows of `measurements`: one per metric and fault, phase or moment."""
+        """All rows of `measurements`: one per metric and subject, such as a fault or a phase."""
         self._require("measurements")
         return list(iterate_rows(self._run, "measurements"))
 
     def select_measurements(self, suites: Collection[Suite]) -> pd.DataFrame:
-        """Return the suites' measurements as objects, because pandas does not tell null from NaN in numbers."""
+        """Return the rows of `measurements` that belong to `suites`, with columns of Python objects.
+
+        In a column of numbers, pandas does not tell null from NaN.
+        """
         rows = [row for row in self.measurements if row["suite"] in suites]
         return pd.DataFrame(rows, columns=SCHEMAS["measurements"].names, dtype=object)
 

@@ -32,7 +32,7 @@ Frame: TypeAlias = pd.DataFrame | DataFrame
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """The library's result for one suite."""
+    """The result of Great Expectations for the expectations of one `SuiteFile`."""
 
     # The number of the file's expectations that the library took. It drops expectations of an unknown kind.
     taken: int
@@ -49,10 +49,10 @@ class Library(Protocol):
 
     @property
     def validated(self) -> Mapping[str, bool]:
-        """Whether all expectations of a file hold according to the library, by the title of each validated file."""
+        """{title of a validated file: whether all its expectations hold according to the library}."""
 
     def build_data_docs(self) -> None:
-        """Build pages about all that was validated."""
+        """Build pages about all validations so far."""
 
 
 class GreatExpectations:

@@ -37,11 +37,12 @@ class BoundResult(StrEnum):
 def find_bound_result(
     row: Mapping[str, Any], *, minimum: float | None, maximum: float | None, required: bool
 ) -> BoundResult:
-    """Return how a row of `measurements` compares with its own bounds, or with the suite's if it has none.
+    """Return how a row of `measurements` compares with its bounds.
 
-    A value in doubt is undecided if it has a bound. If only the limits `at_least` and `at_most` are known, a bound is
-    broken or held only if all values between them break or hold it. NaN counts neither as a value nor as a bound,
-    because every comparison with NaN is false, so a NaN would be within every bound.
+    `minimum` and `maximum` are the suite's bounds. Each is used if the row lacks this bound. A row with a `doubt` is
+    undecided if it has a bound. If only the limits `at_least` and `at_most` are known, a bound is broken or held only
+    if all values between them break or hold it. NaN counts neither as a value nor as a bound, because every comparison
+    with NaN is false, so a NaN would be within every bound.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(
@@ -69,7 +70,10 @@ def _drop_nan(value: float | None) -> float | None:
 
 
 class MeasurementResultsMetric(TableMetricProvider):
-    """Counts one metric's measurements by result. It shows up to `MOST_SAMPLES` unexpected, or else undecided, ones."""
+    """Counts the measurements of one metric by `BoundResult`, and shows up to `MOST_SAMPLES` unexpected ones.
+
+    If none is unexpected, the metric shows undecided measurements instead.
+    """
 
     metric_name = _BOUND_RESULTS
     value_keys = ("metric", "minimum", "maximum", "required")

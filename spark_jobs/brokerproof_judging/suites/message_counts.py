@@ -12,7 +12,10 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True, kw_only=True)
 class MessageCounts:
-    """Row counts. A place is (cluster, subscription), with None for the cluster's log."""
+    """Numbers of rows in `messages` and `anomalies`.
+
+    `places` has (cluster, subscription) of each place in `messages`, with None instead of a subscription for a log.
+    """
 
     rows: int
     acked: int

@@ -1,7 +1,8 @@
 """The expectation on `messages`: no illegal anomaly of a kind.
 
 The table is as large as the run, so Spark counts it. All expectations of a suite take one Spark job, because Great
-Expectations joins aggregates over the same rows. Its own UnexpectedRowsExpectation takes two jobs for each.
+Expectations joins aggregates over the same rows. UnexpectedRowsExpectation, which comes with Great Expectations, would
+take two Spark jobs for each expectation.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _SAMPLES = "brokerproof.message_samples"
 
 @dataclass(frozen=True, kw_only=True)
 class MessageConditions:
-    """The conditions for a row of `messages`, as Spark SQL. A condition that is null does not hold.
+    """The conditions, as Spark SQL, under which a row of `messages` is unexpected, undecided or legal.
 
-    At most one holds for a row. `undecided` holds if a null leaves the other conditions open. The conditions are text
-    and not columns, because every call on a column is a round trip to the JVM. They are short, because planning takes
-    longer than counting.
+    At most one condition holds for a row, and a condition that is null does not hold. `undecided` holds if a null
+    leaves the other conditions open. The conditions are text and not columns, because every call on a column is a round
+    trip to the JVM. They are short, because planning takes longer than counting.
     """
 
     unexpected: str
@@ -42,7 +43,10 @@ class MessageConditions:
 
     @classmethod
     def for_anomaly(cls, anomaly: str) -> MessageConditions:
-        """Return the conditions on the columns `anomalies` and `illegal`. A null may leave the row undecided."""
+        """Return the conditions for `anomaly`, which read the columns `anomalies` and `illegal`.
+
+        If one of these columns is null, the row may be undecided.
+        """
         found, illegal = (f"array_contains({column}, '{anomaly}')" for column in ("anomalies", "illegal"))
         # An unproven message is legal under every guarantee, but leaves its row undecided.
         proves_nothing = anomaly == Anomaly.UNPROVEN
@@ -79,7 +83,7 @@ class MessageCountsMetric(TableMetricProvider):
 
 
 class MessageSamplesMetric(TableMetricProvider):
-    """Takes up to `MOST_SAMPLES` unexpected rows, or else undecided rows. It runs a Spark job only if there are any."""
+    """Takes up to `MOST_SAMPLES` unexpected rows, or else undecided rows. Without such rows, no Spark job runs."""
 
     metric_name = _SAMPLES
     value_keys = ("anomaly",)

@@ -1,4 +1,4 @@
-"""The base of Brokerproof's own kinds of expectation."""
+"""The base class of Brokerproof's own kinds of expectation."""
 
 from __future__ import annotations
 

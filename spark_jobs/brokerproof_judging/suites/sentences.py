@@ -20,7 +20,7 @@ from brokerproof_judging.suites.tally import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
-    """Describe the first expectation that has `verdict`, and name the others that have it. It is not `passed`."""
+    """Describe the first expectation that has `verdict`, which is not `passed`, and name the others that have it."""
     answer, *others = [answer for answer in answers if answer.verdict is verdict]
     rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
     if answer.tally is None:

@@ -1,4 +1,7 @@
-"""The library's results for standard expectations, checked against the table before they count."""
+"""The results of standard expectations, which are kinds of Great Expectations itself, checked before they count.
+
+They are compared with a second count of the table (table_counts.py).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 
 
 class DoubtError(Exception):
-    """A result does not count. The message completes the sentence "the expectation …"."""
+    """A result of Great Expectations does not count. The message completes the sentence "the expectation …"."""
 
 
 def read_standard_answers(
@@ -31,10 +34,11 @@ def read_standard_answers(
     no_row_is_a_finding: bool,
     doubt_of_wall_times: str = "",
 ) -> list[Answer]:
-    """Return the answers in the order of the file. Raises RunError if the library did not take all expectations.
+    """Return one answer for each expectation of the file, in the same order.
 
-    `no_row_is_a_finding` is true if an empty table is evidence. `doubt_of_wall_times` is the reason why expectations
-    that read wall times have no result; empty if they have one.
+    If `no_row_is_a_finding`, an expectation may hold on an empty table. If `doubt_of_wall_times` is not empty, it is
+    the reason why expectations that read wall times have no result. Raises RunError if the library did not take all
+    expectations.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
@@ -92,9 +96,10 @@ def _check_counts(
 
 
 def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *, held: bool) -> int:
-    """Return the number of rows or values that break the expectation. A broken expectation on one figure counts 1.
+    """Return the number of rows or values that break the expectation.
 
-    Raises DoubtError if the library's counts are missing or contradict its verdict.
+    A broken expectation on a single figure, such as a mean, counts 1. Raises DoubtError if the library's counts are
+    missing or contradict its verdict.
     """
     if not standard.counted_in:
         if standard.scope is Scope.VALUES and found.get("observed_value") is None:
@@ -110,7 +115,7 @@ def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *
 
 
 def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
-    """Return, by expectation that holds, the number of rows that it left out because they lack a value."""
+    """Return {expectation: number of rows that it left out because they lack a value}, if the expectation holds."""
     return {
         answer.written.name: left_out
         for answer in answers
@@ -119,7 +124,7 @@ def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
 
 
 def collect_samples(result: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
-    """Return up to `MOST_SAMPLES` rows of a library's result. If it has no rows, return values of `column`."""
+    """Return up to `MOST_SAMPLES` rows of a library's result, or values of `column` if the result has no rows."""
     rows = result.get("unexpected_rows") or (result.get("details") or {}).get("unexpected_rows")
     if not rows:
         values = [*(result.get("partial_unexpected_list") or ()), *(result.get("partial_missing_list") or ())]

@@ -1,6 +1,7 @@
 """Counts the rows of a table that standard expectations evaluate, without Great Expectations.
 
-For Great Expectations, an expectation holds if it evaluated no row, and a comparison with null is true.
+This count is needed because, for Great Expectations, an expectation holds if it evaluated no row, and a comparison with
+null is true.
 """
 
 from __future__ import annotations

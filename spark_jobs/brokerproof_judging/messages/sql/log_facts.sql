@@ -130,8 +130,8 @@ acked_places AS (
 SELECT
     f.*,
     '' AS subscription,
-    -- Order is judged by the positions of first copies. Phantoms have no order. A message whose first known copy is
-    -- behind an unreadable part has none either, because that part may hold an earlier copy.
+    -- Order is judged by the positions of first copies. Phantoms have no order. A message whose first known copy
+    -- comes after an unreadable part has none either, because that part may hold an earlier copy.
     IF(
         f.outcome IS NULL OR EXISTS (
             FROM unreadable_parts p

@@ -1,5 +1,5 @@
--- A message is first delivered to a subscription after another one that has a higher seq and is stored behind it. Both
--- have the same producer, key and partition. `rows` holds the published messages that are stored, with their first
+-- A message is first delivered to a subscription after a message that has a higher seq and a higher position in the log.
+-- Both have the same producer, key and partition. `rows` holds the published messages that are stored, with their first
 -- copies and first deliveries; all messages of a producer's key are in one part. Messages that are not found in the log
 -- are left out, because they have no place in its order.
 --
@@ -7,11 +7,11 @@
 -- arrivals holds only within an incarnation. So deliveries to two incarnations or consumers are ordered only if their
 -- times differ by more than the clocks' error.
 --
--- A suspect came after a message with a higher seq, and after a message that is stored behind the suspect. If no
--- message with a higher seq is stored before the suspect, the first of these two is also stored behind it, which is
--- enough. Otherwise the two may be different messages, and a search has to find one message with both properties. Such
--- suspects are themselves stored out of order, so they are few. If the clock was set back within an incarnation, its
--- times do not order its own deliveries. Then all suspects of that key need the search too.
+-- A suspect was delivered after a message A with a higher seq, and after a message B with a higher position. If no
+-- message with a higher seq is stored before the suspect, A also has a higher position, which is enough. Otherwise A and
+-- B may be different messages, and a search has to find one message with both properties. Such suspects are themselves
+-- stored out of order, so they are few. If the clock was set back within an incarnation, its times do not order its own
+-- deliveries. Then all suspects of that key need the search too.
 WITH placed AS (
     -- Ranks are numbers that have the same order as the positions.
     SELECT *, dense_rank() OVER (ORDER BY segment, "offset", batch_index) AS rank FROM rows

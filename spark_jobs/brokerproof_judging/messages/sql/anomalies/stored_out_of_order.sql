@@ -1,5 +1,6 @@
--- A message is first stored behind a message of the same producer, key and partition with a higher seq. `rows` holds
--- the published messages that are stored, with their first copies; all messages of a producer's key are in one part.
+-- The first copy of a message is stored after the first copy of a message with a higher seq. Both messages have the same
+-- producer, key and partition. `rows` holds the published messages that are stored, with their first copies. All
+-- messages of a producer's key are in one part.
 WITH ordered AS (
     SELECT *, max(number) OVER stored_before AS highest_before
     FROM rows
