@@ -75,17 +75,9 @@ NODES: Mapping[str, Sequence[Chart]] = {
             legend="{{node}}",
             unit="mps",
         ),
+        Chart(title="Backlog", expr=f"sum by (node) (pulsar_msg_backlog{{{_RUN}}})", legend="{{node}}", unit="short"),
         Chart(
-            title="Backlog",
-            expr=f"sum by (node) (pulsar_msg_backlog{{{_RUN}}})",
-            legend="{{node}}",
-            unit="short",
-        ),
-        Chart(
-            title="Topics owned",
-            expr=f"sum by (node) (pulsar_topics_count{{{_RUN}}})",
-            legend="{{node}}",
-            unit="short",
+            title="Topics owned", expr=f"sum by (node) (pulsar_topics_count{{{_RUN}}})", legend="{{node}}", unit="short"
         ),
     ),
     "Every node": (
@@ -107,12 +99,7 @@ NODES: Mapping[str, Sequence[Chart]] = {
 
 RESULTS: Mapping[str, Sequence[Chart]] = {
     "The last run of each scenario": (
-        Chart(
-            title="As expected",
-            expr="brokerproof_last_run_as_expected",
-            legend="{{scenario}}",
-            unit="bool",
-        ),
+        Chart(title="As expected", expr="brokerproof_last_run_as_expected", legend="{{scenario}}", unit="bool"),
         Chart(
             title="Messages lost that nothing allowed to lose",
             expr='sum by (scenario) (brokerproof_last_run_anomalies{anomaly="lost",legal="no"})',
@@ -143,7 +130,7 @@ RESULTS: Mapping[str, Sequence[Chart]] = {
             legend="{{scenario}}",
             unit="s",
         ),
-    ),
+    )
 }
 
 
@@ -178,10 +165,7 @@ def make_dashboards() -> dict[str, str]:
     results = _begin("Results of Brokerproof", "brokerproof-results").annotation(
         _MomentQuery().name("runs").datasource(_SOURCE).enable(True).icon_color("blue").expr(STARTED)
     )
-    return {
-        "nodes.json": _encode(_add_charts(nodes, NODES)),
-        "results.json": _encode(_add_charts(results, RESULTS)),
-    }
+    return {"nodes.json": _encode(_add_charts(nodes, NODES)), "results.json": _encode(_add_charts(results, RESULTS))}
 
 
 def _begin(title: str, uid: str) -> Dashboard:

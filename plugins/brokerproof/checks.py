@@ -201,9 +201,7 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
         chosen = targets.model_dump(mode="json", exclude_defaults=True, exclude={"count"})
         words = " and ".join(f"{name} `{value}`" for name, value in chosen.items())
         raise InputError(
-            f"no node of `{scenario.topology}` has {words}",
-            field="targets",
-            remedy="leave one of them out",
+            f"no node of `{scenario.topology}` has {words}", field="targets", remedy="leave one of them out"
         )
     if fault.when and fault.when.rereplicated:
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):

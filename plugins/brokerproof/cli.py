@@ -151,9 +151,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     report = add_command("report", "write a run's report as a page, JUnit XML, JSON and a badge")
     report.add_argument(
-        "run_directory",
-        metavar="RUN_DIR",
-        help="directory of a run, as in var/runs/<run id>, or its URL",
+        "run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>, or its URL"
     )
     report.add_argument(
         "--output", metavar="DIR", help="where the files go, a directory or a URL (report/ in the run's directory)"
@@ -162,9 +160,7 @@ def build_parser() -> argparse.ArgumentParser:
     metrics = add_command("metrics", "print the last run of every scenario in Prometheus' text format")
     _add_output_file(metrics, "write them into this file, as node_exporter's textfile collector reads it")
     metrics.add_argument(
-        "--listen",
-        metavar="ADDRESS:PORT",
-        help="answer Prometheus there until Ctrl-C, from the history as it is then",
+        "--listen", metavar="ADDRESS:PORT", help="answer Prometheus there until Ctrl-C, from the history as it is then"
     )
 
     badge = add_command("badge", "print the last verdict of a scenario, or of all scenarios, as an SVG")

@@ -294,12 +294,7 @@ def _end_marked_processes(below: Path | None) -> list[str]:
     return end_processes(find_supervisors(below)) + end_processes(find_marked_processes(below))
 
 
-def _start(
-    healthy: Callable[[NodeSpec], bool],
-    runtime: Runtime,
-    specs: list[NodeSpec],
-    status: LiveStatus,
-) -> None:
+def _start(healthy: Callable[[NodeSpec], bool], runtime: Runtime, specs: list[NodeSpec], status: LiveStatus) -> None:
     """Start nodes in parallel and wait until `healthy` is true for each. Raises NodeError if a node dies or is late."""
     with ThreadPoolExecutor(max_workers=_STARTS_AT_ONCE) as pool:
         list(pool.map(runtime.start, specs))

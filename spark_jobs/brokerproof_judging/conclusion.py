@@ -12,10 +12,7 @@ from brokerproof_judging.instrument import WHOLE, Instrument
 
 
 def conclude(
-    counts: Counts,
-    problems: Sequence[str],
-    suites: Mapping[str, SuiteJudgement],
-    instrument: Instrument = WHOLE,
+    counts: Counts, problems: Sequence[str], suites: Mapping[str, SuiteJudgement], instrument: Instrument = WHOLE
 ) -> tuple[Verdict, str]:
     """Return the verdict on the whole run, and a sentence with the reason.
 

@@ -107,10 +107,7 @@ def main() -> None:
         target_address=TARGET,
         ports=[PORT],
     )
-    with (
-        tempfile.TemporaryDirectory() as run,
-        subprocess.Popen([sys.executable, __file__, "--serve"]) as server,
-    ):
+    with tempfile.TemporaryDirectory() as run, subprocess.Popen([sys.executable, __file__, "--serve"]) as server:
         try:
             link = start_link_process(Path(run) / "nodes", Plan(routes=[route]))
             places = {"direct": TARGET, "link": LISTEN}

@@ -25,11 +25,7 @@ pytestmark = pytest.mark.e2e
 def on_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A shipped scenario alone."""
     shipped = SCENARIOS / "sync_datacenter_loss.yaml"
-    made = Installation.lay_out(
-        tmp_path_factory.mktemp("real"),
-        topologies=[TOPOLOGIES],
-        scenarios=[shipped],
-    )
+    made = Installation.lay_out(tmp_path_factory.mktemp("real"), topologies=[TOPOLOGIES], scenarios=[shipped])
     yield made
     made.brokerproof("airflow", "stop")
 

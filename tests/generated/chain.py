@@ -77,13 +77,7 @@ class ThreadTasks(SparkTasks):
         self._name = name
 
     def run(
-        self,
-        run: Run,
-        table: str,
-        tasks: Sequence[Task],
-        work: Callable[..., Batches],
-        *,
-        at_once: bool = False,
+        self, run: Run, table: str, tasks: Sequence[Task], work: Callable[..., Batches], *, at_once: bool = False
     ) -> None:
         """As `SparkTasks.run`. Raises the first exception of a task."""
         barrier = TaskBarrier(len(tasks))

@@ -184,9 +184,7 @@ REASONS: Sequence[Reason] = (
         may=_any,
     ),
     Reason(
-        pattern=r"to fail their health checks for",
-        name="the condition of a fault did not come true in time",
-        may=_any,
+        pattern=r"to fail their health checks for", name="the condition of a fault did not come true in time", may=_any
     ),
     Reason(
         pattern=r"did not drain: backlog \d+; not drained",

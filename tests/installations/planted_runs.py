@@ -39,12 +39,7 @@ def plant_run(
     scenario, topology = load_scenario(scenario_file, Directories((topologies,)), overrides)
     start = to_microseconds(at)
     run = Run.create(
-        str(directory),
-        run_id=directory.name,
-        scenario=scenario,
-        topology=topology,
-        triggered_at=start,
-        addresses={},
+        str(directory), run_id=directory.name, scenario=scenario, topology=topology, triggered_at=start, addresses={}
     )
     node = next(iter(topology.nodes))
     fault = {"run_id": run.run_id, "fault": FAULT, "kind": "kill", "targets": [node], "evidence": ""}

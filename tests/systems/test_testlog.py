@@ -14,15 +14,7 @@ from pathlib import Path
 
 import pytest
 from local_nodes import LocalNodes, wait_until
-from testlog.client import (
-    Delivery,
-    LogConsumer,
-    LogProducer,
-    LogReader,
-    PublishOutcome,
-    RequestError,
-    Settlement,
-)
+from testlog.client import Delivery, LogConsumer, LogProducer, LogReader, PublishOutcome, RequestError, Settlement
 from testlog.client.connection import LogConnection
 from testlog.log import Entry, EntryLog
 from testlog.record import MessageRecord, pack_records

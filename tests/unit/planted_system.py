@@ -24,11 +24,7 @@ class PlantedSystem(Pulsar):
     name = "planted"
 
     def __init__(
-        self,
-        *,
-        clients: Callable[[str], Any] | None = None,
-        cluster: object = None,
-        nodes: object = None,
+        self, *, clients: Callable[[str], Any] | None = None, cluster: object = None, nodes: object = None
     ) -> None:
         """`clients` makes those of a cluster by its name; `cluster` is asked and administered, `nodes` provisioned."""
         self._clients = clients

@@ -207,10 +207,7 @@ def test_every_example_of_the_guide_gets_its_warning_and_its_scenario_gets_none(
     file.write_text(yaml.safe_dump(scenario))
     assert list_warnings(*load_scenario(file, TOPOLOGIES)) == []
     # What depends on more than the file is tested elsewhere.
-    assert [field for field, _, condition in rows if condition] == [
-        "bounds.detect_s",
-        "workload.rate",
-    ]
+    assert [field for field, _, condition in rows if condition] == ["bounds.detect_s", "workload.rate"]
     for field, example, condition in rows:
         if condition:
             continue

@@ -27,12 +27,7 @@ class Injections:
 
     def record(self, fault: Fault, state: FaultState, evidence: str) -> None:
         """Record that a fault has reached a state, in the table `faults` and in the live status."""
-        content = {
-            "fault": fault.name,
-            "kind": fault.kind,
-            "targets": self.targets[fault.name],
-            "state": state.value,
-        }
+        content = {"fault": fault.name, "kind": fault.kind, "targets": self.targets[fault.name], "state": state.value}
         row = {**content, "run_id": self._stage.run.run_id, "at": self._stage.clock.now_us(), "evidence": evidence}
         self._stage.run.append("faults", [row])
         self._stage.show(fault=content)

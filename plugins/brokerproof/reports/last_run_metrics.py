@@ -49,7 +49,7 @@ _OF_EACH_SUBJECT: Mapping[str, _Measured] = {
         name="publish_latency_p99_seconds",
         help="99th percentile of the time from schedule to ack, by phase or fault",
         factor=_MILLISECOND,
-    ),
+    )
 }
 
 
@@ -101,21 +101,11 @@ class _LastRuns(Collector):
         ]
         yield _collect_verdicts(runs)
         yield _collect(runs, "as_expected", "1 if the outcome is what the scenario expects", lambda run: run.met)
-        yield _collect(
-            runs,
-            "regressed",
-            "1 if something is worse than in the comparable runs before",
-            _has_regressed,
-        )
+        yield _collect(runs, "regressed", "1 if something is worse than in the comparable runs before", _has_regressed)
         yield _collect(runs, "acked_messages", "Messages that were acknowledged", lambda run: run.acked)
         yield _collect_anomalies(runs)
         for metric, measured in _OF_THE_WORST_FAULT.items():
-            yield _collect(
-                runs,
-                measured.name,
-                f"{measured.help} (worst fault)",
-                methodcaller("find_worst", metric),
-            )
+            yield _collect(runs, measured.name, f"{measured.help} (worst fault)", methodcaller("find_worst", metric))
         for metric, measured in _OF_EACH_SUBJECT.items():
             yield _collect_subjects(runs, metric, measured)
         yield _collect(runs, "duration_seconds", "Wall time from the trigger to the verdict", lambda run: run.total_s)

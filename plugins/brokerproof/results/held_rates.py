@@ -41,10 +41,7 @@ def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, flo
 
 
 def list_rate_warnings(
-    scenario: Scenario,
-    runs: Sequence[tuple[RecordedRun, float | None]],
-    *,
-    machine: Mapping[str, Any] | None = None,
+    scenario: Scenario, runs: Sequence[tuple[RecordedRun, float | None]], *, machine: Mapping[str, Any] | None = None
 ) -> list[RunWarning]:
     """Return at most one warning, about `workload.rate`, for a run on `machine` (this machine if None).
 

@@ -145,11 +145,7 @@ def count_needed_runs(rule: RegressionRule) -> int:
 
 
 def compare_run(
-    run: RecordedRun,
-    *,
-    baseline: Sequence[RecordedRun],
-    previous: RecordedRun | None,
-    incomparable: RecordedRun | None,
+    run: RecordedRun, *, baseline: Sequence[RecordedRun], previous: RecordedRun | None, incomparable: RecordedRun | None
 ) -> RunComparison:
     """Compare a run with the runs before it.
 

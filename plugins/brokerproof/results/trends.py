@@ -152,10 +152,7 @@ def select_trends(
                         started_at=row.started_at,
                         verdict=row.verdict,
                         met=row.met,
-                        values={
-                            **({DUPLICATES: 0.0} if row.id in counted else {}),
-                            **values.get(row.id, {}),
-                        },
+                        values={**({DUPLICATES: 0.0} if row.id in counted else {}), **values.get(row.id, {})},
                         worse={mark["metric"]: mark["reason"] for mark in row.marks or () if not mark["suspected"]},
                     )
                     for row in reversed(runs_of_scenario)

@@ -34,8 +34,7 @@ class Counts(Totals):
 
     # Not in `Totals`, because the history has a column for each total but not for this count.
     not_sent: Count | None = Field(
-        None,
-        description="messages that a full `max_pending` held back until the end; null if they were not recorded",
+        None, description="messages that a full `max_pending` held back until the end; null if they were not recorded"
     )
 
     legal: dict[Anomaly, Count]

@@ -31,8 +31,7 @@ class RunFacts(StrictModel):
         None, description="the axis of the run's times; null if they are of the wall clock"
     )
     clock_error_us: int = Field(
-        0,
-        description="largest difference between the machines' clocks; 0 for one machine, or if it is unknown",
+        0, description="largest difference between the machines' clocks; 0 for one machine, or if it is unknown"
     )
     slot: int | None = Field(None, description="the slot of the machine; null if the run holds none")
     addresses: dict[str, str] = Field(default_factory=dict, description="the address of each node")

@@ -45,6 +45,5 @@ class Measurement(StrictModel):
         None, description="upper limit of the value, if clients added to it; null for an exact value"
     )
     cut_off_by: str | None = Field(
-        None,
-        description="the fault that took effect before it was measured; without a bound it then decides nothing",
+        None, description="the fault that took effect before it was measured; without a bound it then decides nothing"
     )

@@ -79,12 +79,7 @@ def count_rows(run: Run, table: str) -> int:
 
 
 def query_files(
-    run: Run,
-    table: str,
-    query: str,
-    values: Mapping[str, Any] | None = None,
-    *,
-    problems: list[str] | None = None,
+    run: Run, table: str, query: str, values: Mapping[str, Any] | None = None, *, problems: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
     """Run a query on each file of a table, one after the other, and yield the resulting rows, as {column: value}.
 

@@ -92,13 +92,7 @@ FAULTS = pa.schema(
 )
 
 OBSERVATIONS = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("at", _TIME),
-        ("source", pa.string()),
-        ("metric", pa.string()),
-        ("value", pa.string()),
-    ]
+    [("run_id", pa.string()), ("at", _TIME), ("source", pa.string()), ("metric", pa.string()), ("value", pa.string())]
 )
 
 # One row per part of a log's segment with the same holders throughout, as the cluster reported it at one moment.

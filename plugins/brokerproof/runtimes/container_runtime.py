@@ -299,11 +299,7 @@ class ContainerRuntime(SupervisedRuntime):
         name = self._in_engine.name(region)
         if any(network["Name"] == name for network in self._in_engine.list_networks()):
             return
-        pool = {
-            "Subnet": str(subnet.whole),
-            "IPRange": str(subnet.joining),
-            "Gateway": str(subnet.gateway),
-        }
+        pool = {"Subnet": str(subnet.whole), "IPRange": str(subnet.joining), "Gateway": str(subnet.gateway)}
         with translate_engine_errors(f"the network of region {region} cannot be made"):
             try:
                 self._in_engine.create_network(region, pool=pool, labels={REGION: region})

@@ -37,10 +37,7 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
         "spark.sql.warehouse.dir": str(settings.var / "spark-warehouse"),
     }
     if local:
-        conf |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         # The parallel collector takes a tenth less CPU than the default one, measured on two cores. Without the second
         # option, Java does not compile the methods of more than 8,000 bytes that Spark generates.
         options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods"]

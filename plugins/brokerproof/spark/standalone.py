@@ -15,10 +15,7 @@ from pathlib import Path
 from brokerproof.settings import from_environment
 from brokerproof.spark.job_configuration import build_spark_environment
 
-_PROGRAMS = {
-    "master": "org.apache.spark.deploy.master.Master",
-    "worker": "org.apache.spark.deploy.worker.Worker",
-}
+_PROGRAMS = {"master": "org.apache.spark.deploy.master.Master", "worker": "org.apache.spark.deploy.worker.Worker"}
 
 
 def build_command(arguments: Sequence[str]) -> list[str]:

@@ -98,12 +98,7 @@ def _find_ack_gaps(spark: SparkSession, times: RunTimes, attempts: DataFrame, st
 
 
 def _find_delivery_gaps(
-    spark: SparkSession,
-    run: Run,
-    times: RunTimes,
-    attempts: DataFrame,
-    deliveries: DataFrame,
-    standstills: Times,
+    spark: SparkSession, run: Run, times: RunTimes, attempts: DataFrame, deliveries: DataFrame, standstills: Times
 ) -> dict[str, Gap]:
     """Return {fault: longest gap between deliveries}; empty if the scenario has no subscriptions.
 
@@ -137,13 +132,7 @@ def _find_delivery_gaps(
         .distinct()
     )
     return find_longest_gaps(
-        spark,
-        received,
-        expected,
-        times.effective,
-        times.load,
-        standstills=standstills,
-        client=F.split("place", "/")[1],
+        spark, received, expected, times.effective, times.load, standstills=standstills, client=F.split("place", "/")[1]
     )
 
 

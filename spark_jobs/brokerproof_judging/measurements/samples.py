@@ -9,12 +9,7 @@ from itertools import pairwise
 
 from brokerproof.experiment.abilities import Ability
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import (
-    SampledMetric,
-    Source,
-    make_topic_source,
-    split_name,
-)
+from brokerproof.run.observations import SampledMetric, Source, make_topic_source, split_name
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.systems.destinations import list_clusters_reached, list_replication_ways
 from brokerproof.systems.registry import find_system, list_abilities, name_topic

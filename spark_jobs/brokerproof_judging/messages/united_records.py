@@ -20,9 +20,7 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
     everywhere = [*LOG, "partition", *POSITION, "key", "payload_hash"]
     frames = [
         name_messages(publishes).select(
-            *everywhere,
-            *("epoch", "outcome"),
-            *_select_times("scheduled_at", "sent_at", "settled_at"),
+            *everywhere, *("epoch", "outcome"), *_select_times("scheduled_at", "sent_at", "settled_at")
         ),
         name_messages(stored).select(*everywhere),
         name_messages(deliveries).select(

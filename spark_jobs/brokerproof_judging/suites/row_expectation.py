@@ -25,10 +25,7 @@ class RowExpectation(BatchExpectation, ABC):
         return f"{tally.unexpected} of {tally.rows} against it, {tally.undecided} undecided, {tally.legal} legal"
 
     def _validate(
-        self,
-        metrics: dict[str, Any],
-        runtime_configuration: dict[str, Any] | None = None,
-        execution_engine: Any = None,
+        self, metrics: dict[str, Any], runtime_configuration: dict[str, Any] | None = None, execution_engine: Any = None
     ) -> dict[str, Any]:
         tally, samples = self.read_tally(metrics)
         return {

@@ -135,11 +135,7 @@ def test_messages_that_are_missing_afterwards_are_found(judged: Run, tmp_path: P
         (row["anomaly"], row["cluster"], row["producer"], row["seq"])
         for row in pq.read_table(run.table("anomalies")).to_pylist()
     }
-    assert found == {
-        ("not_replicated", US, *unreplicated),
-        ("not_replicated", US, *lost),
-        ("lost", EU, *lost),
-    }
+    assert found == {("not_replicated", US, *unreplicated), ("not_replicated", US, *lost), ("lost", EU, *lost)}
 
 
 def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after_its_return(geo: ConfiguredRun) -> None:

@@ -16,18 +16,7 @@ import pytest
 from brokerproof.clock import wait_until
 from brokerproof.network import LinkClient
 
-from .lab import (
-    PATIENCE_S,
-    SILENCE_S,
-    Lab,
-    both,
-    close_with_reset,
-    one_way_s,
-    partition,
-    receive,
-    shape,
-    silent,
-)
+from .lab import PATIENCE_S, SILENCE_S, Lab, both, close_with_reset, one_way_s, partition, receive, shape, silent
 
 MEBIBYTE = 2**20
 

@@ -26,15 +26,7 @@ def pack_records(numbered: Iterable[tuple[int, MessageRecord]]) -> tuple[list[li
     payloads: list[bytes] = []
     for number, record in numbered:
         rows.append(
-            [
-                number,
-                record.producer,
-                record.seq,
-                record.key,
-                record.headers,
-                record.published_at,
-                len(record.payload),
-            ]
+            [number, record.producer, record.seq, record.key, record.headers, record.published_at, len(record.payload)]
         )
         payloads.append(record.payload)
     return rows, b"".join(payloads)

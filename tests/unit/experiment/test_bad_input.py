@@ -89,11 +89,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"loosen": {"stored_twice": {"subscription": "audit"}}}, "loosen.stored_twice.subscription", "leave it out"),
         ({"loosen": {"lost": {"outcome": "failed"}}}, "loosen.lost.outcome", "one of: acked, unknown"),
         ({"loosen": {"unreadable": {"outcome": "unknown"}}}, "loosen.unreadable.outcome", "one of: acked"),
-        (
-            {"loosen": {"failed_but_stored": {"outcome": "acked"}}},
-            "loosen.failed_but_stored.outcome",
-            "one of: failed",
-        ),
+        ({"loosen": {"failed_but_stored": {"outcome": "acked"}}}, "loosen.failed_but_stored.outcome", "one of: failed"),
         ({"loosen": {"phantom": {"outcome": "acked"}}}, "loosen.phantom.outcome", "leave it out"),
         ({"loosen": {"phantom": {"home": "mycluster"}}}, "loosen.phantom.home", "leave it out"),
         ({"loosen": ["delivered_twice"]}, "loosen.delivered_twice", "leave it out"),
@@ -161,11 +157,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "workload.region",
             "one of: eu, us, witness",
         ),
-        (
-            {"topology": "sync_active_passive_wan", "faults.0.kind": "delay"},
-            "faults.0.link.delay_ms",
-            "add it",
-        ),
+        ({"topology": "sync_active_passive_wan", "faults.0.kind": "delay"}, "faults.0.link.delay_ms", "add it"),
         (
             {
                 "topology": "sync_active_passive_wan",
@@ -175,11 +167,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "faults.0.link.jitter_ms",
             "no greater than the delay",
         ),
-        (
-            {"overrides": {"links": [{"between": ["eu", "asia"]}]}},
-            "links.0.between",
-            "one of: eu, us, witness",
-        ),
+        ({"overrides": {"links": [{"between": ["eu", "asia"]}]}}, "links.0.between", "one of: eu, us, witness"),
         ({"overrides": {"links": [{"between": ["eu", "eu"]}]}}, "links.0.between", "two different regions"),
         (
             {"overrides": {"links": [{"between": ["eu", "us"]}, {"between": ["us", "eu"]}]}},

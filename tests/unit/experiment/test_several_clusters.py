@@ -136,11 +136,7 @@ _NAMESPACE = f"clusters.{EU}.namespaces.world/global"
             "rpo_messages",
         ),
         (
-            {
-                "destroyed": ["cluster-uk"],
-                "faults": [DESTROY],
-                "bounds": {"rpo_messages": {"max": 1}},
-            },
+            {"destroyed": ["cluster-uk"], "faults": [DESTROY], "bounds": {"rpo_messages": {"max": 1}}},
             "destroyed.0",
             "did you mean `cluster-us`?",
         ),

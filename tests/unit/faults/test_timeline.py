@@ -513,14 +513,7 @@ def test_an_undo_that_fails_is_reported_and_proves_nothing(tmp_path: Path) -> No
 def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) -> None:
     faults = [
         {"name": "first", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}},
-        {
-            "name": "second",
-            "kind": "kill",
-            "targets": {
-                "nodes": ["bookie-eu-2"],
-            },
-            "at_s": 0.1,
-        },
+        {"name": "second", "kind": "kill", "targets": {"nodes": ["bookie-eu-2"]}, "at_s": 0.1},
     ]
     run, nodes = make(tmp_path, faults)
     nodes.find_holders = lambda cluster=None: []  # type: ignore[method-assign]
@@ -869,10 +862,7 @@ def test_an_effect_that_takes_long_delays_no_other_fault(tmp_path: Path) -> None
 
 
 def test_a_healing_that_takes_long_delays_no_other_fault(tmp_path: Path) -> None:
-    faults = [
-        kill_at("slow", "bookie-eu-1", 0, heal_at_s=10),
-        kill_at("next", "bookie-us-1", 20, heal_at_s=30),
-    ]
+    faults = [kill_at("slow", "bookie-eu-1", 0, heal_at_s=10), kill_at("next", "bookie-us-1", 20, heal_at_s=30)]
     run, nodes = make(tmp_path, faults, **LONG)
     time = SimulatedClock()
     make_slow(nodes, time, "bookie-eu-1", healing_s=60)
@@ -1028,10 +1018,7 @@ def test_a_load_that_ends_before_its_time_ends_the_timeline(tmp_path: Path, reco
 
 
 def test_a_node_that_two_faults_keep_down_returns_with_the_later_one(tmp_path: Path) -> None:
-    faults = [
-        kill_at("first", "bookie-eu-1", 0, heal_at_s=20),
-        kill_at("second", "bookie-eu-1", 10, heal_at_s=40),
-    ]
+    faults = [kill_at("first", "bookie-eu-1", 0, heal_at_s=20), kill_at("second", "bookie-eu-1", 10, heal_at_s=40)]
     run, nodes = make(tmp_path, faults, **LONG)
     execute(run, nodes)
     assert nodes.log.count("start bookie-eu-1") == 1

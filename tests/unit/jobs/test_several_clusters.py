@@ -178,10 +178,7 @@ def test_a_subscription_that_does_not_drain_is_left_as_not_drained(
     run = run_of(tmp_path, settle_s=0.6)
     watched(run, Clusters(replicated_after=0, drained_after=1000), monkeypatch)
     (subscription,) = left_by(run)
-    assert (subscription.drained, subscription.why) == (
-        False,
-        "; not drained 1 s after load and faults had ended",
-    )
+    assert (subscription.drained, subscription.why) == (False, "; not drained 1 s after load and faults had ended")
 
 
 def test_nothing_is_proven_where_the_consumers_ended_by_themselves(

@@ -154,12 +154,7 @@ class History:
             self.partitions.setdefault(self.topic, set()).add(partition)
         row: Row = {
             **{"cluster": "main", "topic": self.topic, "partition": -1, "epoch": 0, "outcome": "acked"},
-            **{
-                "producer": producer,
-                "seq": seq,
-                "key": key_of(producer, seq),
-                "payload_hash": hash_of(producer, seq),
-            },
+            **{"producer": producer, "seq": seq, "key": key_of(producer, seq), "payload_hash": hash_of(producer, seq)},
             **{"scheduled_at": START + at, "sent_at": START + at, "settled_at": START + at + 400},
             **values,
         }
@@ -334,8 +329,7 @@ class History:
                     receiver=other,
                     drained=(topic, home, other) not in self._unreplicated,
                     ends=dict.fromkeys(
-                        [partition for name, partition in places if name == topic],
-                        self._drained_to[topic, home, other],
+                        [partition for name, partition in places if name == topic], self._drained_to[topic, home, other]
                     )
                     if (topic, home, other) in self._drained_to
                     else {},

@@ -336,10 +336,7 @@ def test_a_subscription_whose_consumer_was_killed_has_not_drained(tmp_path: Path
         # The consumers of one that moves begin in its first cluster, and it has to drain in its last one.
         (
             ("main", "other", "third"),
-            [
-                {"name": "audit", "moves": {"to": "other", "after": "gone"}},
-                {"name": "audit", "cluster": "third"},
-            ],
+            [{"name": "audit", "moves": {"to": "other", "after": "gone"}}, {"name": "audit", "cluster": "third"}],
             "main",
             "other",
         ),
@@ -347,11 +344,7 @@ def test_a_subscription_whose_consumer_was_killed_has_not_drained(tmp_path: Path
     ids=["main", "other", "moves"],
 )
 def test_a_consumer_that_was_killed_takes_the_proof_of_its_own_cluster_only(
-    tmp_path: Path,
-    clusters: tuple[str, ...],
-    subscriptions: list[dict[str, Any]],
-    killed_in: str,
-    without_proof: str,
+    tmp_path: Path, clusters: tuple[str, ...], subscriptions: list[dict[str, Any]], killed_in: str, without_proof: str
 ) -> None:
     fault = {"name": "gone", "kind": "kill", "targets": {"cluster": "main"}, "heal_at_s": 30}
     history = History(

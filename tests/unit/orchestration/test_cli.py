@@ -159,10 +159,7 @@ def test_run_warns_before_anything_starts_and_runs_all_the_same(
 
 
 def test_a_history_that_cannot_be_opened_stops_nothing(
-    airflow: StandInAirflow,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    airflow: StandInAirflow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "history.db").write_text("no database")
     monkeypatch.setenv("BROKERPROOF_DATABASE_URL", f"sqlite:///{tmp_path}/history.db")

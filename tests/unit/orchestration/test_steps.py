@@ -22,10 +22,7 @@ def make_named_run(directory: Path, name: str) -> Run:
     ("step", "sentence"),
     [
         ("provision", "starts the 9 nodes of topology sync_active_passive in witness, eu and us, of pulsar."),
-        (
-            "break_it",
-            "injects eu_destroyed (destroy) at 20 s after the rate is held, and heals what is not permanent.",
-        ),
+        ("break_it", "injects eu_destroyed (destroy) at 20 s after the rate is held, and heals what is not permanent."),
         ("verify", "compares the tables with their seals, and judges every message by `at_least_once`."),
     ],
 )

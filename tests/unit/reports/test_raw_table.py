@@ -17,10 +17,7 @@ from planted_runs import plant_run
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return plant_run(
-        tmp_path / "run",
-        SCENARIOS / "sync_datacenter_loss.yaml",
-        at=datetime(2026, 1, 1, tzinfo=UTC),
-        lost=60,
+        tmp_path / "run", SCENARIOS / "sync_datacenter_loss.yaml", at=datetime(2026, 1, 1, tzinfo=UTC), lost=60
     )
 
 

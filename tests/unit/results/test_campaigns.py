@@ -16,12 +16,7 @@ NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)
 
 
 def plant(directory: Path, scenario: str, run_id: str, at: datetime, lost: int = 0) -> None:
-    run = plant_run(
-        directory / run_id,
-        SCENARIOS / f"{scenario}.yaml",
-        at=at,
-        lost=lost,
-    )
+    run = plant_run(directory / run_id, SCENARIOS / f"{scenario}.yaml", at=at, lost=lost)
     with open_history(path=directory / "history.db") as history:
         history.record(run)
 

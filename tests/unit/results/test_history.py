@@ -233,11 +233,7 @@ def test_samples_are_limited_and_show_every_kind_illegal_ones_first(plant, judge
 
     assert len(kept) == 50
     kinds = [row.anomaly for row in kept]
-    assert (kinds[:2], kinds.count("corrupted"), kinds.count("delivered_twice")) == (
-        ["lost", "lost"],
-        24,
-        24,
-    )
+    assert (kinds[:2], kinds.count("corrupted"), kinds.count("delivered_twice")) == (["lost", "lost"], 24, 24)
 
 
 def test_each_scenario_has_one_last_run(plant, judgement, history):

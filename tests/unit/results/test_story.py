@@ -86,11 +86,7 @@ def judgement(
             "Nothing was broken; 123,950 messages acked, 0 lost, 10 without an answer, 2 refused, 1,500 not sent, "
             "order held.",
         ),
-        (
-            [],
-            judgement(publishes=0, acked=0),
-            "Nothing was broken; nothing was published.",
-        ),
+        ([], judgement(publishes=0, acked=0), "Nothing was broken; nothing was published."),
         (
             [fault()],
             None,

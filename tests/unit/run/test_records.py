@@ -52,14 +52,7 @@ PRODUCER = ProducerEnd(
     task=0, producer="eu-p0", scheduled=10, acked=7, failed=1, unknown=2, problem="it was cut off", at=5
 )
 LOG = LogRead(
-    task=1,
-    cluster="eu",
-    topic="t",
-    partition=-1,
-    end="3:10",
-    read_to_end=False,
-    why="nobody answers",
-    messages=None,
+    task=1, cluster="eu", topic="t", partition=-1, end="3:10", read_to_end=False, why="nobody answers", messages=None
 )
 DRAIN = SubscriptionDrain(cluster="eu", topic="t", partition=0, subscription="audit", drained=True, backlog=0, why="0")
 WAY = ReplicationDrain(topic="t", sender="eu", receiver="us", drained=False, backlog=None, why="nobody answers")

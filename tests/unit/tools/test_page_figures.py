@@ -55,10 +55,7 @@ def plant_run(
     resolved, topology = load_scenario(settings.scenario_file(scenario), settings.topologies, overrides)
     name = f"{scenario}-{len(list(settings.runs.glob('*')))}"
     run = Run.create(
-        str(settings.runs / name),
-        run_id=name,
-        scenario=resolved.model_copy(update=changes),
-        topology=topology,
+        str(settings.runs / name), run_id=name, scenario=resolved.model_copy(update=changes), topology=topology
     )
     judgement = make_judgement(
         verdict,

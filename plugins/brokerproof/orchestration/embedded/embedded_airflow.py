@@ -66,11 +66,7 @@ class EmbeddedAirflow:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        notify: Callable[[str], None] = lambda _: None,
-        *,
-        say_after_s: float = _SAY_AFTER_S,
+        self, settings: Settings, notify: Callable[[str], None] = lambda _: None, *, say_after_s: float = _SAY_AFTER_S
     ) -> None:
         self._settings = settings
         self._notify = notify

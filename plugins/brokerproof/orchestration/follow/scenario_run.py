@@ -17,12 +17,7 @@ from brokerproof.machine import slots
 from brokerproof.orchestration.dag_run import PROBLEM, SETTINGS
 from brokerproof.orchestration.follow.airflow_client import FINISHED, AirflowClient, AirflowError, TaskState
 from brokerproof.orchestration.follow.progress import Progress, Snapshot
-from brokerproof.orchestration.follow.standstill import (
-    Circumstances,
-    Standstill,
-    describe_standstill,
-    waits_for_slot,
-)
+from brokerproof.orchestration.follow.standstill import Circumstances, Standstill, describe_standstill, waits_for_slot
 from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run

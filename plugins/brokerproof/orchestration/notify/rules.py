@@ -39,11 +39,7 @@ class Occasion(StrEnum):
 class NotificationRule(FrozenModel):
     """One notifier, and the occasions on which it is used."""
 
-    notifier: str = Field(
-        alias="class",
-        pattern=r"^\w+(\.\w+)+$",
-        description="the dotted path of a notifier class",
-    )
+    notifier: str = Field(alias="class", pattern=r"^\w+(\.\w+)+$", description="the dotted path of a notifier class")
     kwargs: dict[str, Any] = Field(default_factory=dict, description="its keyword arguments, which may be templates")
     on: tuple[Occasion, ...] = Field(tuple(Occasion), min_length=1, description="when it is used")
 

@@ -10,12 +10,7 @@ from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.systems.pulsar import answers, metadata_store, topic
-from brokerproof.systems.pulsar.addressing import (
-    BOOKIE_HTTP_PORT,
-    BROKER_HTTP_PORT,
-    METADATA_ADMIN_PORT,
-    Addressing,
-)
+from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT, BROKER_HTTP_PORT, METADATA_ADMIN_PORT, Addressing
 from brokerproof.systems.pulsar.admin import Admin
 from brokerproof.systems.pulsar.metadata_admin import MetadataAdmin
 from brokerproof.systems.pulsar.replication import list_clusters_reached

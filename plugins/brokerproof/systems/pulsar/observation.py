@@ -13,11 +13,7 @@ from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import Coordinators, SegmentCopies, TopicLog
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders, find_parts
-from brokerproof.systems.pulsar.drains import (
-    find_acknowledged,
-    find_replication_drains,
-    find_subscription_drains,
-)
+from brokerproof.systems.pulsar.drains import find_acknowledged, find_replication_drains, find_subscription_drains
 from brokerproof.systems.pulsar.log_ends import find_logs
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.samplers import ClusterSamplers

@@ -118,10 +118,7 @@ def test_the_backlog_of_a_fault_does_not_hide_that_of_the_next_one(
     values: tuple[tuple[int, int], ...], first: float, second: float
 ) -> None:
     span = Span(start_us=NEXT * SECOND, end_us=100 * SECOND)
-    faults = (
-        make_fault("next"),
-        EffectiveFault(name="next", targets=(BOOKIE,), span=span, client_span=span),
-    )
+    faults = (make_fault("next"), EffectiveFault(name="next", targets=(BOOKIE,), span=span, client_span=span))
     times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)}, effective=faults)
     found = [measure_backlog_drain(times, sample(BACKLOG, *values), fault).value for fault in faults]
     assert found == [first, second]

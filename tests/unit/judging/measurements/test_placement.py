@@ -9,11 +9,7 @@ import pytest
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, PhaseTimes
 from brokerproof_judging.measurements.measured_values import Estimate, make_measurements
-from brokerproof_judging.measurements.placement import (
-    measure_owner_regions,
-    measure_spread,
-    measure_under_replication,
-)
+from brokerproof_judging.measurements.placement import measure_owner_regions, measure_spread, measure_under_replication
 from brokerproof_judging.measurements.run_times import read_run_times
 from brokerproof_judging.measurements.samples import read_samples
 

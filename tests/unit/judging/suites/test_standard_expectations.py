@@ -74,10 +74,7 @@ HELD_AND_BROKEN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     NOT_NULL: ({"column": "seq"}, {"column": "replicated_from"}),
     "expect_column_values_to_be_null": ({"column": "replicated_from"}, {"column": "seq"}),
     BETWEEN: ({"column": "seq", "max_value": 49}, {"column": "seq", "max_value": 48}),
-    "expect_column_value_lengths_to_be_between": (
-        {"column": "key", "max_value": 5},
-        {"column": "key", "max_value": 4},
-    ),
+    "expect_column_value_lengths_to_be_between": ({"column": "key", "max_value": 5}, {"column": "key", "max_value": 4}),
     "expect_column_value_lengths_to_equal": ({"column": "key", "value": 5}, {"column": "key", "value": 4}),
     "expect_column_values_to_be_in_set": (
         {"column": "key", "value_set": ["key-0", "key-1", "key-2"]},
@@ -180,10 +177,7 @@ HELD_AND_BROKEN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"column_list": ["run_id"]},
     ),
-    "expect_table_columns_to_match_set": (
-        {"column_set": ["run_id"], "exact_match": False},
-        {"column_set": ["run_id"]},
-    ),
+    "expect_table_columns_to_match_set": ({"column_set": ["run_id"], "exact_match": False}, {"column_set": ["run_id"]}),
     "expect_column_to_exist": ({"column": "cluster", "column_index": 1}, {"column": "cluster", "column_index": 2}),
     "expect_column_type_to_be": ({"column": "seq", "type_": "LongType"}, {"column": "seq", "type_": "StringType"}),
     "expect_column_values_to_be_of_type": (

@@ -280,10 +280,7 @@ def read_settings(monkeypatch: pytest.MonkeyPatch, value: str) -> Settings:
             '[{"class": "a.b", "kwargs": {"blocks": [{"text": "{{ brokerproof.sentense }}"}]}}]',
             "notifiers.0.kwargs.blocks.0.text: `brokerproof.sentense` is not known (did you mean `sentence`?)",
         ),
-        (
-            '[{"class": "a.b", "kwargs": {"text": "{{ brokerproof.link "}}]',
-            "notifiers.0.kwargs.text: is no template: ",
-        ),
+        ('[{"class": "a.b", "kwargs": {"text": "{{ brokerproof.link "}}]', "notifiers.0.kwargs.text: is no template: "),
     ],
 )
 def test_rules_that_cannot_be_used_get_a_sentence(monkeypatch, value, sentence):
