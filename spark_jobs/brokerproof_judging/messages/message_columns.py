@@ -28,7 +28,7 @@ def name_messages(frame: DataFrame) -> DataFrame:
     """Return the frame with the columns `who` and `number`, which are never null, and with uniform positions.
 
     `who` and `number` are producer and seq. If a message lacks one of these, `who` is made of the message's position.
-    The batch index is -1 outside a batch. A negative segment, which a broker answers to a deduplicated retry, is no
+    The batch index is -1 outside a batch. A negative segment, the system's answer to a deduplicated retry, is no
     position: its segment, offset and batch index become null.
     """
     there = F.col("segment") >= 0

@@ -167,7 +167,7 @@ def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
 def test_an_entry_that_was_not_asked_for_ends_no_log(tmp_path: Path) -> None:
     us = Rest(internalStats=inside("8:2"), entry="8:1")
     log = make_observation(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us).find_logs()[1]
-    assert (log.end, "the entry 8:2" in (log.why or "")) == (None, True)
+    assert (log.end, "entry 8:2" in (log.why or "")) == (None, True)
 
 
 def test_a_log_with_an_entry_is_not_empty(run: Run) -> None:
