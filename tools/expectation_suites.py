@@ -7,7 +7,7 @@ import sys
 
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.settings import from_environment
-from brokerproof.suites.suite_content import make_suite
+from brokerproof.suites.suite_file import make_suite
 
 
 def write_suites() -> dict[str, str]:

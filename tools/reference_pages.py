@@ -13,10 +13,10 @@ from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.reports.run_json import RunDocument
+from brokerproof.reports.exports import RunDocument
 from brokerproof.results.regressions import LARGEST_TELLING_SPREAD, RULE, STEP
 from brokerproof.run.counts import Totals
-from brokerproof.run.facts import RunFacts, TimeAxis
+from brokerproof.run.directory import RunFacts, TimeAxis
 from brokerproof.run.judgement import Judgement, JudgingFailure
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from brokerproof.errors import RunError
+from brokerproof.experiment.verdict import Verdict, merge_verdicts
+from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, SuiteJudgement
 from brokerproof.run.seals import SealCheck, check_seals
@@ -17,15 +19,54 @@ from pyspark.sql import SparkSession
 
 from brokerproof_judging import table_io
 from brokerproof_judging.client_counts import find_count_problems
-from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
-from brokerproof_judging.instrument import examine_instrument, withhold_claims
+from brokerproof_judging.instrument import WHOLE, Instrument, examine_instrument, withhold_claims
 from brokerproof_judging.measurements.measured_values import make_measurements
 from brokerproof_judging.measurements.recovery import group_by_fault
 from brokerproof_judging.measurements.run_measurements import measure_run, read_recorded_events
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
 from brokerproof_judging.messages.publish_record import find_least_delay, find_problems, list_logs
 from brokerproof_judging.wall_clock import read_wall_clocks
+
+
+def conclude(
+    counts: Counts, problems: Sequence[str], suites: Mapping[str, SuiteJudgement], instrument: Instrument = WHOLE
+) -> tuple[Verdict, str]:
+    """Return the verdict on the whole run, and a sentence with the reason.
+
+    `problems` are sentences about missing evidence, and about errors of Brokerproof itself (the instrument). If no
+    message was published and the instrument had no error, the verdict is `no_data`.
+    """
+    if not counts.publishes and instrument.is_whole:
+        return Verdict.NO_DATA, "No message was published."
+    verdicts = [suite.verdict for suite in suites.values()]
+    verdict = merge_verdicts([*verdicts, *([Verdict.UNKNOWN] if problems or not instrument.is_whole else [])])
+    if verdict is Verdict.PASSED:
+        total = f"{counts.messages} messages, {counts.acked} of them acknowledged"
+        return verdict, f"All that was promised held for {total}."
+    reasons = [f"{name}: {suite.why}" for name, suite in suites.items() if suite.verdict is verdict]
+    if verdict is Verdict.UNKNOWN:
+        # If the instrument is broken, its problems are the reason. The judgement lists the gaps that they caused.
+        reasons = [*problems, *reasons] if instrument.is_whole else list(instrument.problems or problems) or reasons
+        reasons.append(f"what is proven nevertheless: {_describe_proven(counts, suites, instrument)}")
+    elif verdict is Verdict.FAILED and problems:
+        reasons.append(f"also not known: {'; '.join(_strip(problem) for problem in problems)}")
+    if not reasons:
+        return verdict, "No suite gave a reason."
+    return verdict, "; ".join(_strip(reason) for reason in reasons) + "."
+
+
+def _describe_proven(counts: Counts, suites: Mapping[str, SuiteJudgement], instrument: Instrument) -> str:
+    if not instrument.publishes_are_whole or not counts.acked:
+        return "nothing"
+    held = [str(name) for name, suite in suites.items() if suite.verdict is Verdict.PASSED]
+    acked = f"{counts.acked:,} messages were acknowledged"
+    return f"{acked}, and {' and '.join(held)} held" if held else acked
+
+
+def _strip(sentence: str) -> str:
+    return sentence.rstrip(".")
+
 
 WITHOUT_SEALS = "This run was recorded before tables had seals, so nothing proves that its tables are whole."
 

@@ -14,10 +14,9 @@ from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.clients import Settled
-from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
-from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
-from brokerproof.systems.pulsar.software import find_distribution
+from brokerproof.systems.pulsar.provisioning import PulsarProvisioning, find_distribution
+from brokerproof.systems.pulsar.system import PulsarAdministration
 from brokerproof.systems.registry import make_clients
 
 HERE = Path(__file__).parent

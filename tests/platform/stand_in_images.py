@@ -19,7 +19,7 @@ from typing import Any
 
 import docker
 import yaml
-from brokerproof.systems.pulsar.software import find_distribution
+from brokerproof.systems.pulsar.provisioning import find_distribution
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent / "stand_ins"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from brokerproof.machine.java import find_spark_java_home
-from brokerproof.spark import class_data_archive
+from brokerproof.spark.job_configuration import list_java_options
 from pyspark.sql import SparkSession
 
 # A third of the time went into the optimising compiler, for code that then ran for a second.
@@ -24,7 +24,7 @@ def start_local_spark(heap: Sequence[str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_spark_java_home())
     # What runs in Spark's Python workers comes from here too.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    options = " ".join([*_OPTIONS, *heap, *class_data_archive.list_java_options()])
+    options = " ".join([*_OPTIONS, *heap, *list_java_options()])
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "2g")

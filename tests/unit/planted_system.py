@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from brokerproof.run.directory import Run
-from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
-from brokerproof.systems.pulsar.system import Pulsar
+from brokerproof.systems.pulsar.system import Pulsar, PulsarAdministration
 
 # Has a scenario run on it: `load_scenario(file, topologies, {**ON_PLANTED, …})`.
 ON_PLANTED = {"overrides.system": "planted"}

@@ -11,7 +11,7 @@ from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.spark.job_configuration import list_verify_options
-from brokerproof.suites.suite_content import make_suite
+from brokerproof.suites.suite_file import make_suite
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ _IN_FILE = {
     "plugins/brokerproof/systems/registry.py": {"pulsar", "PULSAR"},
     "plugins/brokerproof/experiment/workload.py": {"namespace"},
     # The Linux kernel's word.
-    "plugins/brokerproof/network/own_addresses.py": {"namespace"},
+    "plugins/brokerproof/network/__main__.py": {"namespace"},
 }
 
 

@@ -11,7 +11,10 @@ import json
 import logging
 import os
 import resource
+import subprocess
 import sys
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
 from brokerproof.errors import MachineError
@@ -20,9 +23,42 @@ from brokerproof.network.control import Control
 from brokerproof.network.control_address import AddressOfControl, PathOfControl, choose_path
 from brokerproof.network.emulated_network import EmulatedNetwork
 from brokerproof.network.link_process import ADDRESS_TAKEN, CONTROL_FILE, PLAN_FILE, record_link_process
-from brokerproof.network.own_addresses import take_addresses
 from brokerproof.network.plan import Plan
 from brokerproof.network.poller import Poller
+
+_TIMEOUT_S = 30
+
+
+def take_addresses(addresses: Collection[str]) -> None:
+    """Add each address to the interface whose network contains it.
+
+    Raises MachineError if an address is in no interface's network, or cannot be added.
+    """
+    found = json.loads(_run_ip("-json", "-4", "address", "show"))
+    interfaces = {
+        IPv4Interface(f"{one['local']}/{one['prefixlen']}").network: interface["ifname"]
+        for interface in found
+        for one in interface["addr_info"]
+    }
+    commands = []
+    for address in addresses:
+        name = next((name for network, name in interfaces.items() if IPv4Address(address) in network), None)
+        if name is None:
+            raise MachineError(f"{address} is in none of the networks {', '.join(map(str, interfaces))}")
+        commands.append(f"address add {address}/32 dev {name}")
+    _run_ip("-batch", "-", given="\n".join(commands) + "\n")
+
+
+def _run_ip(*arguments: str, given: str = "") -> str:
+    try:
+        done = subprocess.run(
+            ["ip", *arguments], input=given, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"`ip {' '.join(arguments)}` cannot be run: {error}") from error
+    if done.returncode != 0:
+        raise MachineError(f"`ip {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 def main(directory: Path) -> int:

@@ -6,7 +6,7 @@ import time
 
 from brokerproof import clock
 from brokerproof.errors import InputError
-from brokerproof.experiment.links import LinkQuality
+from brokerproof.experiment.topology import LinkQuality
 from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 from brokerproof.network.listener import Listener
 from brokerproof.network.meter import AddedDelay, Meter

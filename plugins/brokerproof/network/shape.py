@@ -7,8 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.links import LinkQuality
-from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.topology import LinkQuality, Topology
 
 
 class Shape(LinkQuality):

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from brokerproof import clock
-from brokerproof.run.directory import Run
-from brokerproof.run.facts import TimeAxis
+from brokerproof.run.directory import Run, TimeAxis
 from brokerproof.run.records import WallClockNote, WallClockStep, read_record, write_record
 
 # The name of the monitor in its wall-clock notes. Clients use their own names.

@@ -7,7 +7,7 @@ import sys
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.machine.files import stage_file
 from brokerproof.settings import from_environment
-from brokerproof.spark.class_data_archive import locate_archive
+from brokerproof.spark.job_configuration import locate_archive
 from brokerproof.spark.submission import submit_locally
 
 

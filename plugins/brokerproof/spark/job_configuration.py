@@ -9,8 +9,22 @@ from pathlib import Path
 from brokerproof.directories import Directories
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.settings import Settings
-from brokerproof.spark.class_data_archive import list_java_options
 from brokerproof.suites.suite_names import list_suites
+
+
+def locate_archive() -> Path:
+    """Return the path of the archive, whether or not it exists."""
+    return Path(sys.prefix) / "share" / "brokerproof" / "spark.jsa"
+
+
+def list_java_options() -> list[str]:
+    """Return the options that make a JVM use the archive; an empty list if the archive does not exist.
+
+    If the archive does not fit a JVM, the JVM starts without it and prints no warning.
+    """
+    path = locate_archive()
+    return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable"] if path.exists() else []
+
 
 # Below this number of messages, the JVM's second compiler takes more time than it saves. Measured: without that
 # compiler, an almost empty job takes 11 s of CPU instead of 18 s.

@@ -14,10 +14,9 @@ from brokerproof_judging.applicability import list_applicable_anomalies
 from brokerproof_judging.evidence import Evidence, list_subscriptions
 from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonInput, find_by_comparison
 from brokerproof_judging.messages.legality import list_destroyed, list_forbidden, list_loosened
-from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart
+from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart, unite_records
 from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.messages.result_tables import ResultTablesOfPart, add_up_counts
-from brokerproof_judging.messages.united_records import unite_records
 from brokerproof_judging.partitioned_sql import choose_parts, collect_answers, start_workers, work_on_parts
 
 RECORDED_TABLES = ("publishes", "stored", "deliveries")

@@ -2,7 +2,7 @@
 
 Great Expectations is not trusted with the verdict. A suite passes only if three more things are true. Its file is
 complete (brokerproof/suites/suite_file.py). Every expectation that applies to the run's system was evaluated, on all
-rows, without an exception. An independent count agrees (cross_check.py, table_counts.py). Otherwise the suite is
+rows, without an exception. An independent count agrees (cross_check.py, standard_answers.py). Otherwise the suite is
 `unknown` or `no_data`, with the reason.
 """
 
@@ -10,19 +10,26 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
-from brokerproof.errors import InputError
+import pandas as pd
+from brokerproof.errors import InputError, RunError
+from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, SuiteJudgement
+from brokerproof.run.table_rows import iterate_rows
+from brokerproof.run.tables import SCHEMAS
 from brokerproof.suites.suite_file import SuiteFile, read_suite
 from brokerproof.suites.suite_names import find_suites
 from brokerproof.suites.written_expectation import WrittenExpectation
 from brokerproof.systems.registry import list_abilities
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from brokerproof_judging import table_io
 from brokerproof_judging.applicability import find_lacking
 from brokerproof_judging.suites import sentences
 from brokerproof_judging.suites.cross_check import (
@@ -33,11 +40,48 @@ from brokerproof_judging.suites.cross_check import (
 )
 from brokerproof_judging.suites.data_docs import publish_data_docs
 from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies, read_answers, shorten_error
-from brokerproof_judging.suites.judged_tables import JudgedTables
 from brokerproof_judging.suites.library import GreatExpectations, Library
-from brokerproof_judging.suites.standard_answers import list_left_out, read_standard_answers
-from brokerproof_judging.suites.table_counts import count_table
+from brokerproof_judging.suites.message_counts import MessageCounts, count_messages
+from brokerproof_judging.suites.standard_answers import count_table, list_left_out, read_standard_answers
 from brokerproof_judging.wall_clock import read_wall_clocks
+
+
+class JudgedTables:
+    """The tables of a run. Reading a table raises RunError if it is missing."""
+
+    def __init__(self, spark: SparkSession, run: Run) -> None:
+        self._spark, self._run = spark, run
+
+    @cached_property
+    def messages(self) -> DataFrame:
+        return self.read("messages")
+
+    @cached_property
+    def message_counts(self) -> MessageCounts:
+        """The counts of `messages` and `anomalies`."""
+        return count_messages(self.messages, self.read("anomalies"), self._run.run_id)
+
+    @cached_property
+    def measurements(self) -> list[dict[str, Any]]:
+        """All rows of `measurements`: one per metric and subject, such as a fault or a phase."""
+        self._require("measurements")
+        return list(iterate_rows(self._run, "measurements"))
+
+    def select_measurements(self, suites: Collection[Suite]) -> pd.DataFrame:
+        """Return the rows of `measurements` that belong to `suites`, with columns of Python objects.
+
+        In a column of numbers, pandas does not tell null from NaN.
+        """
+        rows = [row for row in self.measurements if row["suite"] in suites]
+        return pd.DataFrame(rows, columns=SCHEMAS["measurements"].names, dtype=object)
+
+    def read(self, name: str) -> DataFrame:
+        self._require(name)
+        return table_io.read_table(self._spark, self._run, name)
+
+    def _require(self, name: str) -> None:
+        if not self._run.exists("tables", name):
+            raise RunError(f"{self._run.table(name)} is missing; did `verify` write it?")
 
 
 def evaluate(

@@ -20,12 +20,11 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, LogRead, read_record, write_record
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
-from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.system import PULSAR
+from brokerproof.systems.pulsar.system import PULSAR, PulsarAdministration
 from brokerproof.systems.registry import make_clients, name_topic
 from kazoo.client import KazooClient
 

@@ -22,11 +22,10 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.network import LinkClient
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
-from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.system import PULSAR
+from brokerproof.systems.pulsar.system import PULSAR, PulsarAdministration
 from brokerproof.systems.registry import make_clients
 
 from ..conftest import ConfiguredRun

@@ -15,8 +15,8 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
-from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
+from brokerproof_judging.run_judging import conclude
 
 from .history import REPLICATED, SEGMENT, TOPIC, History
 from .judged import Judged, suite_judgement

@@ -15,10 +15,9 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, SuiteJudgement
 from brokerproof.run.records import ConsumerEnd, LoadEnd, LogsRead, StepProblem, write_record
 from brokerproof.run.seals import WRITERS, SealCheck, seal_tables
-from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.instrument import WHOLE, Instrument, examine_instrument, withhold_claims
-from brokerproof_judging.run_judging import WITHOUT_SEALS, judge_run
+from brokerproof_judging.run_judging import WITHOUT_SEALS, conclude, judge_run
 from pyspark.sql import SparkSession
 
 from .history import REPLICATED, START, History

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.directory import Run
-from brokerproof.run.facts import TimeAxis
+from brokerproof.run.directory import Run, TimeAxis
 from brokerproof.run.records import ClientRecordRead, EpochRead, WallClockNote, WallClockStep, write_record
 from brokerproof.run.seals import SealCheck
 from brokerproof_judging.instrument import examine_instrument, withhold_claims

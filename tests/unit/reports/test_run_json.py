@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from brokerproof.reports.run_json import RunDocument, make_run_document, render_run_json
+from brokerproof.reports.exports import RunDocument, make_run_document, render_run_json
 
 
 @pytest.fixture(autouse=True)

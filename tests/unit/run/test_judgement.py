@@ -12,8 +12,7 @@ import pytest
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.directory import Run
-from brokerproof.run.facts import RunFacts
+from brokerproof.run.directory import Run, RunFacts
 from brokerproof.run.judgement import Judgement, JudgingFailure, read_judgement, write_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import read_record, write_record

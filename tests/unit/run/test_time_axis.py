@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof import clock
-from brokerproof.run.directory import Run
-from brokerproof.run.facts import TimeAxis
+from brokerproof.run.directory import Run, TimeAxis
 from brokerproof.run.records import StepSeconds, WallClockNote, read_record
 from brokerproof.run.step_record import record_step
 from brokerproof.run.time_axis import WallClockNotes, follow_time_axis, make_time_axis, note_wall_clock

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from brokerproof.machine.java import find_java_home, find_spark_java_home
 from brokerproof.settings import from_environment
-from brokerproof.spark.class_data_archive import list_java_options, locate_archive
-from brokerproof.spark.job_configuration import build_spark_conf
+from brokerproof.spark.job_configuration import build_spark_conf, list_java_options, locate_archive
 
 SETTING = "java.class.path = "
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from brokerproof.spark.last_exception import LastException
+from brokerproof.spark.submission import LastException
 
 
 @pytest.mark.parametrize(

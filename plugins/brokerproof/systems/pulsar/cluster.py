@@ -5,16 +5,59 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import TypeVar
+
+from pydantic import TypeAdapter
 
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
+from brokerproof.systems.protocols import Coordinators
 from brokerproof.systems.pulsar import answers, metadata_store, topic
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT, BROKER_HTTP_PORT, METADATA_ADMIN_PORT, Addressing
 from brokerproof.systems.pulsar.admin import Admin
-from brokerproof.systems.pulsar.metadata_admin import MetadataAdmin
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
+
+_Answer = TypeVar("_Answer")
+
+
+class MetadataAdmin:
+    """The AdminServers of a metadata store's nodes."""
+
+    def __init__(self, urls: Mapping[str, str], *, timeout_s: float) -> None:
+        """`urls` is {node: URL of its AdminServer}."""
+        self._nodes = {name: Admin([url], timeout_s=timeout_s) for name, url in urls.items()}
+
+    def get(self, path: str, expected: TypeAdapter[_Answer]) -> _Answer:
+        """Return the answer of the first node that serves. Raises AdminError if no node serves."""
+        problems: list[str] = []
+        for admin in self._nodes.values():
+            try:
+                return admin.get(path, expected)
+            except AdminError as error:
+                problems.append(str(error))
+        raise AdminError(f"no node of the metadata store serves: {'; '.join(problems)}")
+
+    def find_coordinators(self) -> Coordinators:
+        """Return the leader of the metadata store and the leader's followers.
+
+        Raises AdminError unless exactly one node answers that it leads.
+        """
+        leads: dict[str, bool] = {}
+        problems: list[str] = []
+        for name, admin in self._nodes.items():
+            try:
+                leads[name] = admin.get("/commands/leader", answers.LEADERSHIP).is_leader
+            except AdminError as error:
+                problems.append(str(error))
+        leaders = [name for name, leading in leads.items() if leading]
+        if len(leaders) > 1:
+            # All but one of them have not noticed yet that they lost their followers.
+            raise AdminError(f"several nodes of the metadata store answer that they lead: {', '.join(leaders)}")
+        if not leaders:
+            raise AdminError("; ".join(["no node of the metadata store says that it leads", *problems]))
+        return Coordinators(leader=leaders[0], followers=[name for name, leading in leads.items() if not leading])
 
 
 def make_clusters(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,16 +11,44 @@ from itertools import cycle, islice
 import httpx
 
 from brokerproof import clock
-from brokerproof.errors import AdminError
+from brokerproof.errors import AdminError, shorten
 from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
 from brokerproof.systems.pulsar.admin import read_text, request
 from brokerproof.systems.pulsar.answers import TOPIC_STATS
-from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.copies import count_under_replicated
 from brokerproof.systems.pulsar.roles import Role
+
+_COUNTERS = {"bookie_WRITE_BYTES": SampledMetric.BYTES_WRITTEN, "bookie_READ_BYTES": SampledMetric.BYTES_READ}
+_LINE = re.compile(r"^(?P<name>bookie_(?:WRITE|READ)_BYTES)(?:\{[^}]*\})?\s+(?P<value>\S+)", re.MULTILINE)
+
+
+def parse_bookie_counters(page: str) -> dict[SampledMetric, int]:
+    """Return {metric: bytes written or read since the bookie started}, from the text of the bookie's page /metrics.
+
+    Raises AdminError if a counter is missing or is no number of bytes.
+    """
+    counters: dict[SampledMetric, int] = {}
+    for match in _LINE.finditer(page):
+        name = _COUNTERS[match["name"]]
+        counters[name] = counters.get(name, 0) + _parse_count(match["name"], match["value"])
+    for counter, name in _COUNTERS.items():
+        if name not in counters:
+            raise AdminError(f"the bookie's metrics do not hold {counter}")
+    return counters
+
+
+def _parse_count(counter: str, value: str) -> int:
+    try:
+        count = int(float(value))
+    except (ValueError, OverflowError):
+        count = -1
+    if count < 0:
+        raise AdminError(f"{counter} in the bookie's metrics is `{shorten(value)}`, which is no count")
+    return count
+
 
 # Lookups in one round of sampling; there are two rounds a second. A topic with more partitions takes several rounds.
 _MOST_LOOKUPS = 8

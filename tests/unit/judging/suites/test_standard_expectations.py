@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
-from brokerproof.run.facts import TimeAxis
+from brokerproof.run.directory import TimeAxis
 from brokerproof.run.records import WallClockNote, WallClockStep
 from brokerproof.suites.standard_expectations import (
     CLOSED_KEYWORDS,

@@ -26,9 +26,9 @@ from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.protocols import Administration, Coordinators, Observation
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT, BROKER_HTTP_PORT, METADATA_ADMIN_PORT
-from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
+from brokerproof.systems.pulsar.system import PulsarAdministration
 from seam import list_methods
 
 ROOT = Path(__file__).parents[4]

@@ -17,8 +17,8 @@ from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar import client, configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.system import PulsarAdministration
 from pydantic import TypeAdapter
 
 ROOT = Path(__file__).parents[4]

@@ -20,9 +20,9 @@ from brokerproof.run.directory import Run
 from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.answers import SETTINGS
-from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
 from brokerproof.systems.pulsar.observation import PulsarObservation
-from brokerproof.systems.pulsar.software import find_distribution
+from brokerproof.systems.pulsar.provisioning import find_distribution
+from brokerproof.systems.pulsar.samplers import parse_bookie_counters
 from pydantic import TypeAdapter
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"

@@ -6,8 +6,8 @@ import pytest
 from brokerproof.errors import MachineError
 from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.jvm.software import ImageSoftware
+from brokerproof.systems.pulsar.provisioning import provide_software
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.software import provide_software
 
 
 class Images(ProcessRuntime):

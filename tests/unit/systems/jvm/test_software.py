@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from brokerproof.systems.jvm import class_data
+from brokerproof.systems.jvm import software
 
 # `jcmd PID VM.cds static_dump FILE`
 WRITES = 'echo classes > "$4.classlist"; echo data > "$4"'
@@ -20,7 +20,7 @@ def dump(tmp_path: Path, act: str, **options: float) -> tuple[bool, list[str]]:
     jcmd.write_text(f"#!/bin/sh\n{act}\n")
     jcmd.chmod(0o755)
     path = tmp_path / "cache" / "a.jsa"
-    worked = class_data.dump(path, java=jcmd.with_name("java"), pid=1, **options)
+    worked = software.dump(path, java=jcmd.with_name("java"), pid=1, **options)
     return worked, sorted(left.name for left in path.parent.iterdir())
 
 
