@@ -27,8 +27,6 @@ _IN_FILE = {
     "plugins/brokerproof/experiment/topology.py": {"pulsar"},
     "plugins/brokerproof/systems/registry.py": {"pulsar", "PULSAR"},
     "plugins/brokerproof/experiment/workload.py": {"namespace"},
-    # The Linux kernel's word.
-    "plugins/brokerproof/network/__main__.py": {"namespace"},
 }
 
 
