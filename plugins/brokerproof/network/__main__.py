@@ -1,7 +1,8 @@
 """The link process: `python -m brokerproof.network DIRECTORY`, where DIRECTORY contains link.json.
 
 In a container, DIRECTORY also contains control.json with the address for requests. The process then first adds the
-addresses that it listens on to its network interfaces.
+addresses that it listens on to its network interfaces, because an engine assigns only one per network. For this, it
+needs the capability NET_ADMIN and the program `ip` of iproute2.
 """
 
 from __future__ import annotations
