@@ -1,6 +1,6 @@
 """A run's directory, which holds everything about the run.
 
-    run.json               the facts known before the run begins, see facts.py; written once by `reserve`
+    run.json               the facts known before the run begins; written once by `reserve`
     state/                 the records that steps leave for each other, including proofs, see records.py
     tables/<table>/        Parquet, see tables.py
     progress/              counters that steps and clients rewrite while they work, for people, see live_status.py

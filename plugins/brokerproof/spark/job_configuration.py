@@ -1,4 +1,9 @@
-"""The configuration, the environment and the command-line options of a Spark job."""
+"""The configuration, the environment and the command-line options of a Spark job.
+
+With Spark's class data archive (application class data sharing, JEP 310 and 350), a job starts in half the time. The
+archive is in the virtual environment, because it fits only the jars and the Java that are installed there.
+`make setup` creates it with class_data_dump.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The submission of a Spark job on this machine, outside Airflow."""
+"""The submission of a Spark job on this machine, outside Airflow, and the exception that explains why a job failed."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ If an expectation is missing, the suite passes without it. So the files of the f
 expectation about every anomaly or metric of the suite. In every file, the bounds of an expectation must not be looser
 than those of its metric. Every file may also have standard expectations of Great Expectations (standard_entry.py). A
 user's own suite may have expectations about all anomalies and metrics.
+
+`make docs` writes the shipped files from the tables of anomalies and metrics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes all series of a run."""
+"""Makes all series of a run, of messages and of samples, and lists the changes of topic owners."""
 
 from __future__ import annotations
 

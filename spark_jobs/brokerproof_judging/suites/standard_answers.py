@@ -1,6 +1,7 @@
 """The results of standard expectations, which are kinds of Great Expectations itself, checked before they count.
 
-They are compared with a second count of the table, which this module makes too.
+They are compared with a second count of the table, made without the library. For the library, an expectation holds if
+it evaluated no row, and a comparison with null is true.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The programs of a node: a distribution unpacked on this machine, or an official image."""
+"""The programs of a node: a distribution unpacked on this machine, or an official image.
+
+Class data archives hold saved data about the classes of a JVM, with which later JVMs of the same role start faster.
+Java calls this application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one
+Java and one distribution. A JVM that cannot use its archive starts without it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Pulsar as a messaging system that Brokerproof can run."""
+"""Apache Pulsar as a messaging system that Brokerproof can run, and the policies that it sets on clusters."""
 
 from __future__ import annotations
 
