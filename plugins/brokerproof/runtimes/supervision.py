@@ -8,6 +8,7 @@ once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -123,9 +124,13 @@ def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
 
     End the supervisors before other processes with marks, because a supervisor would restart its nodes.
     """
-    for process in find_marked_processes(below):
-        if (mark := read_mark(process)) is not None and mark.name == _NAME:
-            yield process
+    marked = [(process, read_mark(process)) for process in find_marked_processes(below)]
+    found = {process.pid: process for process, mark in marked if mark is not None and mark.name == _NAME}
+    for process in found.values():
+        # A child that a supervisor has forked carries the supervisor's mark until it executes the node's program.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.ppid() not in found:
+                yield process
 
 
 def _parse_spec(content: Mapping[str, Any]) -> NodeSpec:

@@ -16,7 +16,7 @@ import pytest
 from brokerproof import clock
 from brokerproof.clock import wait_until
 from brokerproof.errors import NodeError
-from brokerproof.machine.processes import end_processes, find_marked_processes, read_mark
+from brokerproof.machine.processes import Mark, end_processes, find_marked_processes, read_mark, start_process
 from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.restarts import RestartEvent
@@ -254,6 +254,28 @@ def test_whoever_ends_by_marks_ends_supervisors_first(runtime: ProcessRuntime, m
     assert end_processes(find_marked_processes(runtime.nodes)) in (["n1", "supervised"], ["supervised", "n1"])
     time.sleep(QUIET_S)
     assert list_marks(runtime.nodes) == []
+
+
+def test_a_child_that_executes_no_program_yet_is_no_supervisor(tmp_path: Path) -> None:
+    """A child that was just forked has its parent's environment, and with it the mark of a supervisor."""
+    forks = "import os, subprocess\nwhile True: subprocess.run(['true'], env={'PATH': os.environ['PATH']})"
+    process = start_process(
+        [sys.executable, "-c", forks],
+        mark=Mark(tmp_path, "supervisor"),
+        record=tmp_path / "record.json",
+        log=tmp_path / "log",
+        environment=os.environ,
+    )
+    try:
+        looks = 0
+        while looks < REPETITIONS:
+            # Most looks find no child in this state.
+            if len(list(find_marked_processes(tmp_path))) == 2:
+                looks += 1
+            assert [each.pid for each in find_supervisors(tmp_path)] == [process.pid]
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_fault_and_the_supervisor_never_race(runtime: ProcessRuntime) -> None:
