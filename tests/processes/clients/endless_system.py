@@ -16,7 +16,7 @@ from brokerproof.systems.pulsar.system import Pulsar
 
 
 class EndlessClients:
-    """Acks at once but for every seventh message, which nobody answers; has a message every millisecond."""
+    """Acks at once but for every seventh message, which gets no answer; has a message every millisecond."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()

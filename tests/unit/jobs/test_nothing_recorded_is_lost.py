@@ -78,7 +78,7 @@ class Clients:
         return False
 
     def close(self) -> None:
-        raise BrokenError("nobody answers")
+        raise BrokenError("no broker answers")
 
     def _one_more(self) -> None:
         self.count += 1
@@ -177,7 +177,7 @@ def test_a_consumer_that_cannot_be_closed_has_received_all_the_same(
     end = read_record(run, ConsumerEnd, 0)
     assert end is not None
     assert (end.delivered, end.problem) == (50, None)
-    assert "the client did not close: BrokenError('nobody answers')" in capsys.readouterr().err
+    assert "the client did not close: BrokenError('no broker answers')" in capsys.readouterr().err
 
 
 def test_a_consumer_that_breaks_keeps_what_it_had_received(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

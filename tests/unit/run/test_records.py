@@ -52,10 +52,10 @@ PRODUCER = ProducerEnd(
     task=0, producer="eu-p0", scheduled=10, acked=7, failed=1, unknown=2, problem="it was cut off", at=5
 )
 LOG = LogRead(
-    task=1, cluster="eu", topic="t", partition=-1, end="3:10", read_to_end=False, why="nobody answers", messages=None
+    task=1, cluster="eu", topic="t", partition=-1, end="3:10", read_to_end=False, why="no broker answers", messages=None
 )
 DRAIN = SubscriptionDrain(cluster="eu", topic="t", partition=0, subscription="audit", drained=True, backlog=0, why="0")
-WAY = ReplicationDrain(topic="t", sender="eu", receiver="us", drained=False, backlog=None, why="nobody answers")
+WAY = ReplicationDrain(topic="t", sender="eu", receiver="us", drained=False, backlog=None, why="no broker answers")
 
 EVERY_KIND: list[Record] = [
     StepSeconds(step="load", started_at=1, finished_at=2),
@@ -69,7 +69,7 @@ EVERY_KIND: list[Record] = [
     ObservationsWritten(at=1),
     PhaseTimes(steady_at=1, impact_at=2, recovery_at=3, ends_at=4),
     FaultEffective(fault="eu_destroyed", at=1),
-    FaultTargets(fault="eu_destroyed", targets=("broker-1",), known_at=1, why="nobody answers", at=20),
+    FaultTargets(fault="eu_destroyed", targets=("broker-1",), known_at=1, why="no broker answers", at=20),
     EarlyEnd(why="break_it failed", at=1),
     TableSeal(table="stored", files=(SealedFile(name="part-0.parquet", rows=3, size=100, checksum="ab"),), at=1),
     WallClockNote(process="load-0", boot_id="b", at=2, lead_us=-3, steps=(WallClockStep(at=1, size_us=2_000_000),)),
