@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,14 @@ from brokerproof.settings import Settings
 
 
 class NoRunError(BrokerproofError):
-    """No run can supply the figures of a row."""
+    """No run of this machine can supply the figures of a row.
+
+    `recorded` says whether the page has the figures of a run of the present files on another machine.
+    """
+
+    def __init__(self, message: str, *, recorded: bool) -> None:
+        super().__init__(message)
+        self.recorded = recorded
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,13 @@ class MeasuredRun:
 
 
 class MeasuredRuns:
-    """The runs in this machine's directory of runs, newest first."""
+    """The runs in this machine's directory of runs, newest first.
 
-    def __init__(self, settings: Settings) -> None:
+    `recorded` are the digests of the scenarios whose runs filled the pages before. A run that counts adds its own.
+    """
+
+    def __init__(self, settings: Settings, recorded: Iterable[str] = ()) -> None:
+        self.recorded = set(recorded)
         # The pages describe the shipped scenarios, so a user's own directories do not count.
         self._scenarios, self._topologies = settings.home / "dags" / "scenarios", settings.home / "topologies"
         self._runs = sorted(
@@ -104,8 +115,10 @@ class MeasuredRuns:
             ):
                 measured = MeasuredRun(run)
                 if measured.outcome.met:
+                    self.recorded.add(wanted)
                     return measured
         options = "".join(
             f" --set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in (overrides or {}).items()
         )
-        raise NoRunError(f"no run counts; make one with: brokerproof run {name}{options}")
+        sentence = f"no run counts; make one with: brokerproof run {name}{options}"
+        raise NoRunError(sentence, recorded=wanted in self.recorded)

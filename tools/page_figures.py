@@ -1,13 +1,15 @@
 """Writes the figures of the last runs into docs/scenarios.md and docs/what-runs-showed.md: `make figures`.
 
 A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
-run that counts (measured_runs.py). A row without such a run keeps its figures, and its label gets a star. These do not
-change: the order of the rows, rows that only the page has, and the page's words about each scenario. A scenario without
-a row gets one if one of its runs counts.
+run that counts (measured_runs.py). A row without such a run keeps its figures, and its label gets a star, unless
+docs/measured.json has the digest of its scenario: then its figures come from a run of the same files on another
+machine, so that several machines can share a campaign. These do not change: the order of the rows, rows that only the
+page has, and the page's words about each scenario. A scenario without a row gets one if one of its runs counts.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -71,8 +73,9 @@ def _fill_rows(
         except NoRunError as error:
             if before is None:
                 continue
-            report(str(error))
-            yield f"| {' | '.join([f'{label} *', *before])} |"
+            if not error.recorded:
+                report(str(error))
+            yield f"| {' | '.join([label if error.recorded else f'{label} *', *before])} |"
         else:
             yield f"| {' | '.join([label, *(before or cells)[:own], *cells[own:]])} |"
 
@@ -80,7 +83,8 @@ def _fill_rows(
 def main() -> int:
     """Fill the pages' tables, and copy the picture of publish latencies. Return exit status 1 if a row has no run."""
     settings = from_environment()
-    runs = MeasuredRuns(settings)
+    recorded = settings.home / "docs" / "measured.json"
+    runs = MeasuredRuns(settings, json.loads(recorded.read_text()) if recorded.exists() else ())
     missing: list[str] = []
     for page in PAGES:
         path = settings.home / page
@@ -90,6 +94,7 @@ def main() -> int:
         shutil.copyfile(Path(picture), settings.home / "docs" / "publish-latency.svg")
     except NoRunError:
         pass  # The table `latencies` needs the same run and has reported it.
+    recorded.write_text(json.dumps(sorted(runs.recorded), indent=1) + "\n")
     for sentence in dict.fromkeys(missing):
         print(sentence, file=sys.stderr)
     return 1 if missing else 0

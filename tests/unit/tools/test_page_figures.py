@@ -100,6 +100,21 @@ def test_a_row_without_a_run_that_counts_stays_and_gets_a_star(settings: Setting
     assert "no run counts; make one with: brokerproof run sync_bookie_loss" in missing
 
 
+def test_figures_of_another_machine_get_no_star_while_the_scenario_is_the_same(
+    settings: Settings, tmp_path: Path
+) -> None:
+    plant_run(settings, "sync_datacenter_loss", 80, {"eu_destroyed": fault()})
+    fill_page(PAGE, first := MeasuredRuns(settings), print)
+    without_runs = from_environment(settings.to_environment() | {"BROKERPROOF_VAR": str(tmp_path / "elsewhere")})
+    missing: list[str] = []
+    page = fill_page(PAGE, MeasuredRuns(without_runs, first.recorded), missing.append)
+    assert "\n| `sync_datacenter_loss` |" in page
+    assert "\n| `sync_bookie_loss` * |" in page
+    assert len(missing) == 1
+    # The digest of another scenario, or of these files before a change, records nothing of this row.
+    assert "\n| `sync_datacenter_loss` * |" in fill_page(PAGE, MeasuredRuns(without_runs, ["0" * 64]), print)
+
+
 def test_a_client_that_was_still_interrupted_when_the_load_ended_has_no_known_recovery(settings: Settings) -> None:
     plant_run(settings, "sync_bookie_loss", 8, {"a": fault(), "b": fault(rto_s=None)})
     assert "| not known |" in fill_rows(settings)[0]["sync_bookie_loss"]
