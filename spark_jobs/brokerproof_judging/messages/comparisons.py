@@ -17,9 +17,15 @@ from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
 from brokerproof_judging.database import DuckDB, define_values, select_batches
-from brokerproof_judging.messages.message_columns import IN_LOG, PLACE, POSITION, name_messages
+from brokerproof_judging.messages.message_columns import (
+    IN_LOG,
+    PLACE,
+    POSITION,
+    define_macros,
+    name_messages,
+    read_query,
+)
 from brokerproof_judging.messages.message_facts import find_anomaly
-from brokerproof_judging.messages.sql_files import define_macros, read_query
 from brokerproof_judging.partitioned_sql import Parts, work_on_parts
 
 _LOG = ("cluster", "topic", "partition")

@@ -1,13 +1,18 @@
-"""The names of the columns that identify a message, its log, and its place: a cluster's log or a subscription.
+"""The columns that identify a message, its log and its place, and the SQL files that query them.
 
-`sql/macros.sql` has the SQL that reads `who` and `number`.
+A place is a cluster's log or a subscription. `sql/macros.sql` has the SQL that reads `who` and `number`.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
+
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from brokerproof_judging.database import DuckDB
 
 MESSAGE = ("who", "number", "topic")
 LOG = (*MESSAGE, "cluster")
@@ -48,3 +53,14 @@ def name_messages(frame: DataFrame) -> DataFrame:
             "number": F.when(nameless, F.coalesce(F.col("seq"), F.lit(-1))).otherwise(F.col("seq")),
         }
     )
+
+
+@cache
+def read_query(name: str) -> str:
+    """Return the text of `sql/NAME.sql`."""
+    return files("brokerproof_judging.messages").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def define_macros(connection: DuckDB) -> None:
+    """Define the macros of `sql/macros.sql`, which several queries share."""
+    connection.execute(read_query("macros"))

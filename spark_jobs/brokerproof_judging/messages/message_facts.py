@@ -30,8 +30,14 @@ from brokerproof_judging.database import (
 )
 from brokerproof_judging.evidence import EvidenceTables, list_replicas
 from brokerproof_judging.messages import publish_record
-from brokerproof_judging.messages.message_columns import LOG, PLACE_FIELDS, POSITION, name_messages
-from brokerproof_judging.messages.sql_files import define_macros, read_query
+from brokerproof_judging.messages.message_columns import (
+    LOG,
+    PLACE_FIELDS,
+    POSITION,
+    define_macros,
+    name_messages,
+    read_query,
+)
 
 # A row's table, by the number in its column `kind`. Moving a number costs less than moving a name.
 _KINDS = ("publishes", "stored", "deliveries")

@@ -12,8 +12,7 @@ from brokerproof.run.series import OwnerChange, RunSeries, SampleSeries
 from brokerproof.run.table_rows import iterate_rows
 from pyspark.sql import SparkSession
 
-from brokerproof_judging.series.message_series import make_message_series
-from brokerproof_judging.series.time_steps import TimeSteps, choose_time_steps
+from brokerproof_judging.series.message_series import TimeSteps, choose_time_steps, make_message_series
 
 Sample = tuple[int, str]
 

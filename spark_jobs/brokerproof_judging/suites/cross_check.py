@@ -1,4 +1,4 @@
-"""A second count of a suite's result, without Great Expectations.
+"""A second count of a suite's result, of its tables and without Great Expectations.
 
 A disagreement makes the suite `unknown`: one of the two counts is wrong, so no verdict can rest on them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.experiment.guarantees import Anomaly, Suite
@@ -16,9 +17,56 @@ from brokerproof.faults.registry import list_destroying_faults, list_harmful_fau
 from brokerproof.run.directory import Run
 from brokerproof.suites.suite_file import SuiteFile
 from brokerproof.suites.written_expectation import WrittenExpectation
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from brokerproof_judging.suites.message_counts import MessageCounts
-from brokerproof_judging.suites.tally import Tally
+from brokerproof_judging.suites.row_expectation import Tally
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageCounts:
+    """Numbers of rows in `messages` and `anomalies`.
+
+    `places` has (cluster, subscription) of each place in `messages`, with None instead of a subscription for a log.
+    """
+
+    rows: int
+    acked: int
+    # `foreign` rows are of another run. `contradictory` rows name an unknown anomaly, or an illegal one that was not
+    # found.
+    foreign: int
+    contradictory: int
+    places: frozenset[tuple[str, str | None]]
+    # Rows of `anomalies` by (anomaly, legal).
+    anomalies: Mapping[tuple[str, bool], int]
+
+
+def count_messages(messages: DataFrame, anomalies: DataFrame, run_id: str) -> MessageCounts:
+    """Count the rows with two Spark jobs, for any number of anomalies."""
+    known = F.array(*(F.lit(str(anomaly)) for anomaly in Anomaly))
+    # No expectation asks for an anomaly with an unknown name. An illegal anomaly that is not in the column `anomalies`
+    # was not found.
+    unknown, not_found = F.array_except("anomalies", known), F.array_except("illegal", "anomalies")
+    places = (
+        messages.groupBy("cluster", "subscription")
+        .agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.count_if(F.col("outcome") == "acked").alias("acked"),
+            F.count_if(~F.col("run_id").eqNullSafe(F.lit(run_id))).alias("foreign"),
+            F.count_if((F.size(unknown) > 0) | (F.size(not_found) > 0)).alias("contradictory"),
+        )
+        .collect()
+    )
+    found = anomalies.groupBy("anomaly", "legal").agg(F.count(F.lit(1)).alias("rows")).collect()
+    return MessageCounts(
+        rows=sum(place["rows"] for place in places),
+        acked=sum(place["acked"] for place in places),
+        foreign=sum(place["foreign"] for place in places),
+        contradictory=sum(place["contradictory"] for place in places),
+        places=frozenset((place["cluster"], place["subscription"]) for place in places),
+        anomalies={(row["anomaly"], row["legal"]): row["rows"] for row in found},
+    )
+
 
 _ANOMALIES = frozenset(str(anomaly) for anomaly in Anomaly)
 

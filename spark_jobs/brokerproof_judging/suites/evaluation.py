@@ -33,6 +33,8 @@ from brokerproof_judging import table_io
 from brokerproof_judging.applicability import find_lacking
 from brokerproof_judging.suites import sentences
 from brokerproof_judging.suites.cross_check import (
+    MessageCounts,
+    count_messages,
     doubt_measurements,
     doubt_messages,
     find_unmeasured,
@@ -41,7 +43,6 @@ from brokerproof_judging.suites.cross_check import (
 from brokerproof_judging.suites.data_docs import publish_data_docs
 from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies, read_answers, shorten_error
 from brokerproof_judging.suites.library import GreatExpectations, Library
-from brokerproof_judging.suites.message_counts import MessageCounts, count_messages
 from brokerproof_judging.suites.standard_answers import count_table, list_left_out, read_standard_answers
 from brokerproof_judging.wall_clock import read_wall_clocks
 

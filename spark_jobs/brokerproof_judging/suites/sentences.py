@@ -14,9 +14,9 @@ from brokerproof.run.directory import Run
 from brokerproof.suites.suite_file import SuiteFile
 from brokerproof.suites.written_expectation import WrittenExpectation
 
+from brokerproof_judging.suites.cross_check import MessageCounts
 from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies
-from brokerproof_judging.suites.message_counts import MessageCounts
-from brokerproof_judging.suites.tally import Tally
+from brokerproof_judging.suites.row_expectation import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:

@@ -8,7 +8,7 @@ from brokerproof.errors import RunError
 from brokerproof_judging.database import load_table, make_small_table, open_database, write_part
 from brokerproof_judging.messages.legality import list_forbidden, list_loosened
 from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
-from brokerproof_judging.messages.result_tables import ResultTablesOfPart
+from brokerproof_judging.messages.message_judging import ResultTablesOfPart
 from brokerproof_judging.partitioned_sql import Parts, collect_answers, work_on_parts
 
 from .history import History

@@ -7,9 +7,8 @@ import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType, is_illegal
 from brokerproof_judging.database import make_small_table, open_database, register_tables, select_rows
 from brokerproof_judging.messages.legality import list_destroyed, list_forbidden, list_loosened
-from brokerproof_judging.messages.message_columns import IN_LOG
+from brokerproof_judging.messages.message_columns import IN_LOG, read_query
 from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
-from brokerproof_judging.messages.sql_files import read_query
 
 from ..history import REPLICATED, SECOND, START, History
 from ..judged import Judged

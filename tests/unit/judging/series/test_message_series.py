@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from brokerproof_judging.series.message_series import make_message_series
-from brokerproof_judging.series.time_steps import TimeSteps
+from brokerproof_judging.series.message_series import TimeSteps, make_message_series
 
 from ..history import SECOND, START, History
 from ..judged import Judged

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from brokerproof.run.series import OwnerChange
+from brokerproof_judging.series.message_series import TimeSteps, make_time_steps
 from brokerproof_judging.series.run_series import make_sample_series
-from brokerproof_judging.series.time_steps import TimeSteps, make_time_steps
 
 from ..history import SECOND, START, History
 
