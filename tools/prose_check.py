@@ -1,7 +1,8 @@
 """Finds words that make a sentence hard to read, with a remedy for each: `python tools/prose_check.py [PATH …]`.
 
-The check reads the comments, docstrings and messages of Python, the comments of SQL, and the text of pages and Markdown
-outside code. The exit status is 1 if a word was found. `make lint` checks the product, its tools and its pages.
+The check reads the comments, docstrings and messages of Python, the comments of SQL, the text of pages and Markdown
+outside code, and whole files of YAML and JSON. The exit status is 1 if a word was found. `make lint` checks the
+product, its scenarios, its tools and its pages.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-DEFAULT = ("plugins", "spark_jobs", "tools", "dags", "docs", "README.md", "CHANGELOG.md")
+DEFAULT = ("plugins", "spark_jobs", "dags", "topologies", "expectations", "tools", "docs", "README.md", "CHANGELOG.md")
 
-REMEDIES: dict[str, str] = yaml.safe_load((ROOT / "tools" / "hard_phrases.yaml").read_text(encoding="utf-8"))
+_LIST = ROOT / "tools" / "hard_phrases.yaml"
+REMEDIES: dict[str, str] = yaml.safe_load(_LIST.read_text(encoding="utf-8"))
 _PHRASES = [
     (re.compile(r"\b(?:" + pattern.replace(" ", r"\s+") + r")(?!\w)", re.IGNORECASE), remedy)
     for pattern, remedy in REMEDIES.items()
@@ -83,18 +85,29 @@ def _read_markdown(source: str) -> Iterator[tuple[int, str]]:
     yield 1, _FENCE.sub(lambda fence: re.sub(r"[^\n]", " ", fence[0]), source)
 
 
+def _read_all(source: str) -> Iterator[tuple[int, str]]:
+    yield 1, source
+
+
 def _read_page(source: str) -> Iterator[tuple[int, str]]:
     yield 1, _MARKUP.sub(lambda markup: re.sub(r"[^\n]", " ", markup[0]), source)
 
 
-_READERS = {".py": _read_python, ".sql": _read_sql, ".md": _read_markdown, ".j2": _read_page}
+_READERS = {
+    ".py": _read_python,
+    ".sql": _read_sql,
+    ".md": _read_markdown,
+    ".j2": _read_page,
+    ".yaml": _read_all,
+    ".json": _read_all,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Check the files below the given paths, or below `DEFAULT`. Return 1 if a phrase was found, else 0."""
     given = [Path(each) for each in arguments] or [ROOT / name for name in DEFAULT]
     files = [file for path in given for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
-    found = [phrase for file in files if file.suffix in _READERS for phrase in find_phrases(file)]
+    found = [phrase for file in files if file.suffix in _READERS and file != _LIST for phrase in find_phrases(file)]
     print("\n".join(found), file=sys.stderr)
     return 1 if found else 0
 

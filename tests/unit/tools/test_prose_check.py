@@ -27,6 +27,8 @@ REMEDY = REMEDIES["nobody|no one"]
         ("a.html.j2", "<p>{{ nobody }}</p>\n<p>Nobody reads it.</p>\n", 2),
         ("a.sql", "SELECT 1\n-- Nobody reads it.\n", 2),
         ("a.md", "# Title\n\nNobody reads it.\n", 3),
+        ("a.yaml", "title: A\ndescription: >\n  Nobody reads it.\n", 3),
+        ("a.json", '{\n  "description": "Nobody reads it."\n}\n', 2),
     ],
 )
 def test_a_phrase_is_found_with_its_line_and_a_remedy(tmp_path: Path, name: str, text: str, line: int) -> None:
