@@ -43,7 +43,10 @@ def make_all_runtimes(nodes: Path) -> Iterator[Runtime]:
 
 
 def remove_left_elsewhere(below: Path | None) -> list[str]:
-    """End and remove what runs, or only runs below a directory, left in engines. Returns the nodes that still ran."""
+    """Remove the containers that runs left in engines, of all runs or of those below a directory.
+
+    Returns the names of the nodes that still ran.
+    """
     runtimes = (load_runtime(name) for name in RUNTIMES)
     return [name for one in runtimes if issubclass(one, LivesElsewhere) for name in one.remove_left(below)]
 
