@@ -20,7 +20,7 @@ from brokerproof.suites.written_expectation import WrittenExpectation
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.suites.row_expectation import Tally
+from brokerproof_judging.suites.tally import Tally
 
 
 @dataclass(frozen=True, kw_only=True)

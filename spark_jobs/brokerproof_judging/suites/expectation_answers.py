@@ -16,7 +16,7 @@ from brokerproof.suites.suite_file import SuiteFile
 from brokerproof.suites.written_expectation import WrittenExpectation
 
 from brokerproof_judging.suites.library import Validation
-from brokerproof_judging.suites.row_expectation import Tally
+from brokerproof_judging.suites.tally import Tally
 
 _LONGEST_REASON = 300
 

@@ -15,7 +15,7 @@ import pandas as pd
 from brokerproof.suites.suite_file import SuiteFile
 from pyspark.sql import DataFrame
 
-from brokerproof_judging.suites.row_expectation import MOST_SAMPLES
+from brokerproof_judging.suites.tally import MOST_SAMPLES
 
 _SITE = "brokerproof"
 

@@ -19,7 +19,8 @@ from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
 from brokerproof_judging.measurements.measured_values import is_broken, is_held
-from brokerproof_judging.suites.row_expectation import MOST_SAMPLES, RowExpectation, Tally, make_sample
+from brokerproof_judging.suites.row_expectation import RowExpectation, make_sample
+from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 
 _BOUND_RESULTS = "brokerproof.bound_results"
 

@@ -21,7 +21,8 @@ from great_expectations.expectations.metrics.metric_provider import metric_parti
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-from brokerproof_judging.suites.row_expectation import MOST_SAMPLES, RowExpectation, Tally, make_sample
+from brokerproof_judging.suites.row_expectation import RowExpectation, make_sample
+from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 
 _COUNTS = "brokerproof.message_counts"
 _SAMPLES = "brokerproof.message_samples"

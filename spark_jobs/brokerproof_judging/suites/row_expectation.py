@@ -1,32 +1,16 @@
-"""The base class of Brokerproof's own kinds of expectation, and the counts of rows that are their results."""
+"""The base class of Brokerproof's own kinds of expectation."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.util import convert_to_json_serializable
 
-# The highest number of counted rows that a result shows.
-MOST_SAMPLES = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tally:
-    """The number of rows that one expectation is about, and how many are unexpected, undecided and legal.
-
-    A row is *unexpected* if it breaks the rule. It is *undecided* if a value is null, NaN or in doubt, or the message
-    `unproven`. It is *legal* if the guarantee allows its anomaly, or if only the scenario's own bound allows its value.
-    """
-
-    rows: int
-    unexpected: int
-    undecided: int
-    legal: int
+from brokerproof_judging.suites.tally import Tally
 
 
 class RowExpectation(BatchExpectation, ABC):

@@ -16,7 +16,7 @@ from brokerproof.suites.written_expectation import WrittenExpectation
 
 from brokerproof_judging.suites.cross_check import MessageCounts
 from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies
-from brokerproof_judging.suites.row_expectation import Tally
+from brokerproof_judging.suites.tally import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:

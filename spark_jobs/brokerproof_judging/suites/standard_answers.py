@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 
 from brokerproof_judging.suites.expectation_answers import Answer, match_results
 from brokerproof_judging.suites.library import Validation
-from brokerproof_judging.suites.row_expectation import MOST_SAMPLES, Tally
+from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,11 @@ def test_a_part_without_any_message_counts_nothing(spark, tmp_path, messages, ve
 
     assert judgement.counts.messages == messages
     assert judgement.verdict == verdict
+
+
+def test_judging_loads_without_great_expectations_which_the_job_imports_in_a_thread_meanwhile():
+    modules = (
+        "brokerproof.clients.table_recovery, brokerproof_judging.run_judging, brokerproof_judging.suites.evaluation"
+    )
+    code = f"import sys, {modules}; sys.exit('great_expectations' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,25 @@
+"""The counts of rows that are the result of one expectation.
+
+This module must not import Great Expectations, which the job verify.py imports in a thread meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The highest number of counted rows that a result shows.
+MOST_SAMPLES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """The number of rows that one expectation is about, and how many are unexpected, undecided and legal.
+
+    A row is *unexpected* if it breaks the rule. It is *undecided* if a value is null, NaN or in doubt, or the message
+    `unproven`. It is *legal* if the guarantee allows its anomaly, or if only the scenario's own bound allows its value.
+    """
+
+    rows: int
+    unexpected: int
+    undecided: int
+    legal: int
