@@ -38,7 +38,6 @@ from brokerproof.network.link_process import (
 )
 from brokerproof.network.link_samples import sample_links
 from brokerproof.network.plan import Plan
-from brokerproof.network.protocols import Network
 from brokerproof.network.routes import Route, accepts_connection
 from brokerproof.network.shape import Condition, Shape, make_shapes, matches
 
@@ -48,7 +47,6 @@ __all__ = [
     "Condition",
     "Effect",
     "LinkClient",
-    "Network",
     "Plan",
     "Route",
     "Shape",

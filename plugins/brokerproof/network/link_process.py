@@ -33,7 +33,11 @@ _START_TIMEOUT_S = 30.0
 
 
 class LinkClient:
-    """Sends requests to the link process of a run. Its methods are those of `Network`, with the same errors."""
+    """The network between a run's regions, which faults act on. Each method sends a request to the link process.
+
+    A method raises InputError if its request is invalid, and NodeError if the link process does not answer. A runtime
+    that emulates links in another way has a network with the same methods.
+    """
 
     def __init__(self, nodes: Path) -> None:
         """`nodes` is the directory of the run's nodes. Raises RunError if no link process was started."""
@@ -48,28 +52,41 @@ class LinkClient:
         self._control = _parse_control(ready["control"])
 
     def ping(self) -> int:
+        """Return the pid of the process that answers."""
         return int(self._ask("ping")["pid"])
 
     def routes(self) -> list[Route]:
         return [parse(Route, route, file="answer of the link process") for route in self._ask("routes")]
 
     def state(self) -> State:
+        """Return the conditions in force, and the effects of conditions and resets."""
         return parse(State, self._ask("state"), file="answer of the link process")
 
     def metrics(self) -> Metrics:
+        """Return the measurements, some of them since the last call by any process, and begin a new interval."""
         return parse(Metrics, self._ask("metrics"), file="answer of the link process")
 
     def add(self, condition: Condition) -> Effect:
+        """Put a condition in force. Returns when, and on how many connections and listeners it acts."""
         return self._effect("condition add", condition.model_dump())
 
     def remove(self, condition_id: str) -> Effect:
+        """End a condition. Returns when, and on how many connections and listeners it acted."""
         return self._effect("condition remove", {"id": condition_id})
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
+        """Reset every connection between one of the senders and one of the receivers.
+
+        From then on, `state()` lists the effect under `name`.
+        """
         content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return self._effect("reset", content)
 
     def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
+        """Return the number of bytes that reached the receivers from the senders since the network was started.
+
+        With `both_ways`, bytes in the opposite direction count too.
+        """
         content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return int(self._ask("count bytes", content))
 

@@ -5,7 +5,7 @@ Each call of `sample_links` begins a new interval of measurement, so only one pr
 
 from __future__ import annotations
 
-from brokerproof.network.protocols import Network
+from brokerproof.network.link_process import LinkClient
 from brokerproof.run.observations import Sample, SampledMetric, Source
 
 _TRAFFIC = (
@@ -17,7 +17,7 @@ _TRAFFIC = (
 )
 
 
-def sample_links(network: Network) -> list[Sample]:
+def sample_links(network: LinkClient) -> list[Sample]:
     """Return samples of the traffic between regions, of the delay added by the link process, and of its CPU time.
 
     `added_…_ms` is the delay beyond the configured one. These metrics are left out if no chunk was timed since the
