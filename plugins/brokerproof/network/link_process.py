@@ -1,4 +1,4 @@
-"""How other processes use the link process: `start_link_process` starts it, and `LinkClient` sends requests to it."""
+"""How other processes use the link process: they start it, send requests to it, and sample its measurements."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from brokerproof.network.emulated_network import Effect, Metrics, State
 from brokerproof.network.plan import Plan
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition
+from brokerproof.run.observations import Sample, SampledMetric, Source
 
 # The name of the link process in its mark, and the name of its directory next to those of the nodes.
 NAME = "link"
@@ -30,6 +31,14 @@ CONTROL_FILE = "control.json"
 ADDRESS_TAKEN = 3
 _ANSWER_TIMEOUT_S = 10.0
 _START_TIMEOUT_S = 30.0
+# The metrics of the traffic between two regions, which have the names of the fields of `PairMetrics`.
+_TRAFFIC = (
+    SampledMetric.BYTES,
+    SampledMetric.HELD_BYTES,
+    SampledMetric.OPEN,
+    SampledMetric.OPENED,
+    SampledMetric.REFUSED,
+)
 
 
 class LinkClient:
@@ -175,6 +184,33 @@ def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
             raise MachineError(_log_tail(directory, 1))
         raise NodeError(f"the link process ended while it started; its log ends with\n{_log_tail(directory)}")
     return LinkClient(nodes)
+
+
+def sample_links(network: LinkClient) -> list[Sample]:
+    """Return samples of the traffic between regions, of the delay added by the link process, and of its CPU time.
+
+    `added_…_ms` is the delay beyond the configured one. These metrics are left out if no chunk was timed since the
+    last call. Each call begins a new interval of measurement, so only one process may call this function.
+    """
+    metrics = network.metrics()
+    values: dict[tuple[str, str], float] = {
+        (Source.LINK, SampledMetric.CPU_S): metrics.cpu_s,
+        (Source.LINK, SampledMetric.LONGEST_TURN_MS): metrics.longest_turn_ms,
+    }
+    for pair in metrics.pairs:
+        source = Source.LINK.join_name(f"{pair.sender}>{pair.receiver}")
+        values |= {(source, metric): getattr(pair, metric) for metric in _TRAFFIC}
+        values[source, SampledMetric.TIMED] = pair.added.count
+        if pair.added.count:
+            values |= {
+                (source, SampledMetric.ADDED_P50_MS): pair.added.p50_ms,
+                (source, SampledMetric.ADDED_P99_MS): pair.added.p99_ms,
+                (source, SampledMetric.ADDED_MAX_MS): pair.added.max_ms,
+            }
+    return [
+        Sample(at=metrics.at, source=str(source), metric=str(metric), value=str(round(value, 3)))
+        for (source, metric), value in values.items()
+    ]
 
 
 def _log_tail(directory: Path, lines: int = 15) -> str:
