@@ -37,9 +37,7 @@ from brokerproof.network.link_process import (
     sample_links,
     start_link_process,
 )
-from brokerproof.network.plan import Plan
-from brokerproof.network.routes import Route, accepts_connection
-from brokerproof.network.shape import Condition, Shape, make_shapes, matches
+from brokerproof.network.plan import Condition, Plan, Route, Shape, accepts_connection, make_shapes, matches
 
 __all__ = [
     "ADDRESS_TAKEN",

@@ -9,11 +9,9 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.topology import LinkQuality
 from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 from brokerproof.network.listener import Listener
-from brokerproof.network.plan import Plan
+from brokerproof.network.plan import Condition, Plan, Route, Shape, matches
 from brokerproof.network.poller import Poller
 from brokerproof.network.route_direction import AddedDelay, Meter, RateLimiter, RouteDirection
-from brokerproof.network.routes import Route
-from brokerproof.network.shape import Condition, Shape, matches
 
 Regions = tuple[str, str]
 

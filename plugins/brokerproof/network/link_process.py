@@ -16,9 +16,7 @@ from brokerproof.machine.files import PRIVATE, write_whole
 from brokerproof.machine.processes import Mark, find_recorded_process, start_process
 from brokerproof.network.control_address import AddressOfControl, PathOfControl
 from brokerproof.network.emulated_network import Effect, Metrics, State
-from brokerproof.network.plan import Plan
-from brokerproof.network.routes import Route
-from brokerproof.network.shape import Condition
+from brokerproof.network.plan import Condition, Plan, Route
 from brokerproof.run.observations import Sample, SampledMetric, Source
 
 # The name of the link process in its mark, and the name of its directory next to those of the nodes.
