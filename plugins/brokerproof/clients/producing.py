@@ -24,7 +24,7 @@ import numpy as np
 from brokerproof import clock
 from brokerproof.clients.client_process import Parent
 from brokerproof.clients.closing import close_in_time
-from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Reservation, Segment, name_client
+from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
@@ -395,16 +395,12 @@ def describe_problem(error: BaseException) -> str:
 
 
 def complete_publishes(
-    run: Run,
-    task: ProducerTask,
-    epoch: int,
-    segments: Iterable[Segment],
-    find_reservation: Callable[[], Reservation | None],
+    run: Run, task: ProducerTask, reader: RecordReader, segments: Iterable[Segment], has_ended: Callable[[], bool]
 ) -> Batches:
     """Yield the rows of `publishes` from a producer's record, then `unknown` rows for messages without a result.
 
-    These are the other messages that the producer reserved, which it may have sent. `find_reservation` is called after
-    the last segment. It returns None if the producer ended by itself, because then the record is complete.
+    These are the other messages that the producer reserved, which it may have sent. `has_ended` is called after the
+    last segment. It returns True if the producer ended by itself, because then the record is complete.
     """
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:
@@ -413,11 +409,11 @@ def complete_publishes(
             seen = np.concatenate([seen, np.zeros(max(len(seen), most + 1 - len(seen)), dtype=bool)])
         seen[seqs] = True
         yield segment.rows
-    if (reservation := find_reservation()) is None:
+    if has_ended() or (reservation := reader.read_reservation()) is None:
         return
     recorded = seen[: reservation.until]
     missing = np.flatnonzero(~recorded).tolist() + list(range(len(recorded), reservation.until))
-    constant = _make_constant(run, task, epoch)
+    constant = _make_constant(run, task, reader.epoch)
     for first in range(0, len(missing), _ROWS):
         rows = [_make_unknown(run, task, seq, reservation.start_at) for seq in missing[first : first + _ROWS]]
         yield make_batch("publishes", rows, constant)
