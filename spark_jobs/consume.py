@@ -41,8 +41,7 @@ from brokerproof.run.tables import Batches
 from brokerproof.systems.destinations import find_replication_drains
 from brokerproof.systems.registry import make_observation, name_topic
 from pyspark import BarrierTaskContext
-from spark_session import SparkTasks, open_job_run
-from task_problems import end_job, join_problems, leave_end
+from spark_session import SparkTasks, end_job, join_problems, leave_end, open_job_run
 
 # The seconds that the deadline allows for the load's start and warm-up, beyond the phases and the settling.
 _SLACK_S = 360.0
@@ -180,11 +179,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
         drain = _prove_nothing(run, "no node answered before the run ended")
         write_record(run, SubscriptionDrains(subscriptions=(drain,), at=clock.now_us()))
     spark.stop()
-    ends = [(task, read_record(run, ConsumerEnd, task.number)) for task in tasks]
-    why = join_problems(
-        f"{task.consumer} left no record of its end" if end is None else end.problem for task, end in ends
-    )
-    end_job(run, why)
+    end_job(run, join_problems((task.consumer, read_record(run, ConsumerEnd, task.number)) for task in tasks))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ from brokerproof.run.records import (
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
 from pyspark import BarrierTaskContext
-from spark_session import SparkTasks, open_job_run
-from task_problems import end_job, join_problems, leave_end
+from spark_session import SparkTasks, end_job, join_problems, leave_end, open_job_run
 
 # A producer that still runs this many seconds after its last answer was due hangs, and is killed.
 _OVERDUE_S = 30.0
@@ -46,8 +45,8 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
     epoch = max(epochs, default=-1) + 1
     *earlier, reader = [RecordReader(run, task.client, epoch=each) for each in (*epochs, epoch)]
     for before in earlier:
-        rows = complete_publishes(run, task, before.epoch, before.read_rest(), before.read_reservation)
-        yield from before.count(rows)
+        # An earlier client may still write, so its record never counts as complete.
+        yield from before.count(complete_publishes(run, task, before, before.read_rest(), lambda: False))
     remove_record(run, ProducerEnd, task.number)
     with ClientProcess("brokerproof.clients.producing", run, task.client, task.number, epoch) as client:
         client.await_ready()
@@ -55,10 +54,7 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
         client.begin(max(float(at) for at in context.allGather(str(clock.now_s()))) + 0.1)
         segments = follow_record(run, client, reader, lambda: _is_overdue(run))
         has_ended = lambda: read_end(run, ProducerEnd, task.number, epoch) is not None  # noqa: E731
-        rows = complete_publishes(
-            run, task, epoch, segments, lambda: None if has_ended() else reader.read_reservation()
-        )
-        yield from reader.count(rows)
+        yield from reader.count(complete_publishes(run, task, reader, segments, has_ended))
     leave_read(run, task.client, (*earlier, reader))
     leave_end(run, ProducerEnd, task.number, epoch, lambda: _make_end(task, client.describe_end()))
 
@@ -80,7 +76,6 @@ def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
         acked=None,
         failed=None,
         unknown=None,
-        not_sent=None,
         problem=f"{task.producer}: its process {how}",
         at=clock.now_us(),
     )
@@ -92,9 +87,7 @@ def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
     The load has not finished if a producer had a problem or left no record of its end.
     """
     ends = [(task, read_record(run, ProducerEnd, task.number)) for task in tasks]
-    why = join_problems(
-        f"{task.producer} left no record of its end" if end is None else end.problem for task, end in ends
-    )
+    why = join_problems((task.producer, end) for task, end in ends)
     producers = tuple(end for _, end in ends if end is not None)
     return LoadEnd(
         finished=not why,

@@ -15,7 +15,7 @@ import psutil
 
 from brokerproof.checks import check_suites
 from brokerproof.errors import BrokerproofError, InputError
-from brokerproof.machine.disk_space import NEEDED_GB, measure_usable_gb
+from brokerproof.machine.files import NEEDED_GB, measure_usable_gb
 from brokerproof.machine.finding import Finding
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites

@@ -20,8 +20,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
 from brokerproof.machine import slots
-from brokerproof.machine.disk_space import check_disk_space
-from brokerproof.machine.files import remove_abandoned_files
+from brokerproof.machine.files import check_disk_space, remove_abandoned_files
 from brokerproof.machine.processes import end_processes, find_marked_processes, read_start
 from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.monitor import start_monitor

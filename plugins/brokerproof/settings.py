@@ -281,7 +281,7 @@ class Settings(BaseSettings):
 
     @property
     def spark_temporary(self) -> Path:
-        """The directory of the temporary files of Spark jobs, see spark/temporary_files.py."""
+        """The directory of the temporary files of Spark jobs, see spark/submission.py."""
         return self.var / "spark-temporary"
 
     def scenario_file(self, name: str) -> Path:

@@ -21,8 +21,8 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine import slots
 from brokerproof.runtimes import engine
-from brokerproof.runtimes.container_addresses import Subnet
 from brokerproof.runtimes.container_runtime import ContainerRuntime
+from brokerproof.runtimes.node_addresses import Subnet
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.settings import from_environment
 from builders import TOPOLOGIES

@@ -47,7 +47,7 @@ def list_refused(imports: Iterable[str], extension: str, own: Iterable[str] = ()
         (
             "a runtime",
             [PACKAGE / "runtimes/container_runtime.py"],
-            ["runtimes.engine", "runtimes.gateway", "runtimes.container_addresses"],
+            ["runtimes.engine", "runtimes.gateway"],
         ),
         ("a kind of fault", list((PACKAGE / "faults").glob("on_*.py")), []),
     ],

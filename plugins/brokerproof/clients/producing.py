@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +22,16 @@ from typing import Any
 import numpy as np
 
 from brokerproof import clock
-from brokerproof.clients.attempts import Attempts
 from brokerproof.clients.client_process import Parent
 from brokerproof.clients.closing import close_in_time
-from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Reservation, Segment, name_client
+from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome, Batches, make_batch
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
-from brokerproof.systems.clients import hash_payload, make_payload
+from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
 # A message that is sent with less delay than this is sent in time.
@@ -81,6 +81,67 @@ def plan_producers(run: Run) -> list[ProducerTask]:
         )
         for index, (cluster, number) in enumerate(places)
     ]
+
+
+class Attempts:
+    """The attempts of one producer: those without a result, and the rows of those with a result.
+
+    Three threads use the object: sender, system's client, and record's writer.
+    """
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(AttemptOutcome, 0)
+        self._pending: dict[int, dict[str, Any]] = {}
+        self._settled: deque[dict[str, Any]] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def pending(self) -> int:
+        """The number of attempts without a result."""
+        return len(self._pending)
+
+    def begin(self, seq: int, row: dict[str, Any]) -> None:
+        """Note an attempt that is about to be sent; `row` has the columns that are known so far."""
+        self._pending[seq] = row
+
+    def settle(self, seq: int, settled: Settled) -> None:
+        """Note the result of an attempt. A result that comes after `give_up` is ignored."""
+        at = clock.now_us()
+        with self._lock:
+            row = self._pending.pop(seq, None)
+            if row is not None:
+                self._finish(row, settled, at)
+
+    def give_up(self) -> None:
+        """Give every attempt without a result the outcome `unknown`."""
+        with self._lock:
+            for seq in list(self._pending):
+                unknown = Settled(AttemptOutcome.UNKNOWN, error="not settled in time")
+                self._finish(self._pending.pop(seq), unknown, None)
+
+    def skip(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Note as `not_sent` the messages that were due but never attempted; `rows` have the columns that are known."""
+        with self._lock:
+            for row in rows:
+                self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the rows of the attempts that got a result since the last call."""
+        return [self._settled.popleft() for _ in range(len(self._settled))]
+
+    def _finish(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:
+        segment, offset, index = settled.position or (None, None, None)
+        row |= {
+            "settled_at": at,
+            "outcome": settled.outcome.value,
+            "error": settled.error,
+            "partition": settled.partition,
+            "segment": segment,
+            "offset": offset,
+            "batch_index": index,
+        }
+        self.counts[settled.outcome] += 1
+        self._settled.append(row)
 
 
 class ScheduledProducer:
@@ -334,16 +395,12 @@ def describe_problem(error: BaseException) -> str:
 
 
 def complete_publishes(
-    run: Run,
-    task: ProducerTask,
-    epoch: int,
-    segments: Iterable[Segment],
-    find_reservation: Callable[[], Reservation | None],
+    run: Run, task: ProducerTask, reader: RecordReader, segments: Iterable[Segment], has_ended: Callable[[], bool]
 ) -> Batches:
     """Yield the rows of `publishes` from a producer's record, then `unknown` rows for messages without a result.
 
-    These are the other messages that the producer reserved, which it may have sent. `find_reservation` is called after
-    the last segment. It returns None if the producer ended by itself, because then the record is complete.
+    These are the other messages that the producer reserved, which it may have sent. `has_ended` is called after the
+    last segment. It returns True if the producer ended by itself, because then the record is complete.
     """
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:
@@ -352,11 +409,11 @@ def complete_publishes(
             seen = np.concatenate([seen, np.zeros(max(len(seen), most + 1 - len(seen)), dtype=bool)])
         seen[seqs] = True
         yield segment.rows
-    if (reservation := find_reservation()) is None:
+    if has_ended() or (reservation := reader.read_reservation()) is None:
         return
     recorded = seen[: reservation.until]
     missing = np.flatnonzero(~recorded).tolist() + list(range(len(recorded), reservation.until))
-    constant = _make_constant(run, task, epoch)
+    constant = _make_constant(run, task, reader.epoch)
     for first in range(0, len(missing), _ROWS):
         rows = [_make_unknown(run, task, seq, reservation.start_at) for seq in missing[first : first + _ROWS]]
         yield make_batch("publishes", rows, constant)

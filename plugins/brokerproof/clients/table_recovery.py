@@ -69,8 +69,7 @@ def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Co
 def _complete_publishes(run: Run, task: ProducerTask, reader: RecordReader) -> Batches:
     # A process that left no end of its own may have sent every message that it reserved.
     has_ended = read_end(run, ProducerEnd, task.number, reader.epoch) is not None
-    reservation = None if has_ended else reader.read_reservation()
-    return complete_publishes(run, task, reader.epoch, reader.read_rest(), lambda: reservation)
+    return complete_publishes(run, task, reader, reader.read_rest(), lambda: has_ended)
 
 
 def _complete_deliveries(run: Run, task: ConsumerTask, reader: RecordReader) -> Batches:

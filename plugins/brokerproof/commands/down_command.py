@@ -13,7 +13,7 @@ from brokerproof.commands.output import print_json
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.results.recording import record_unrecorded_runs
 from brokerproof.settings import Settings
-from brokerproof.spark.temporary_files import remove_abandoned_directories
+from brokerproof.spark.submission import remove_abandoned_directories
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:

@@ -16,7 +16,7 @@ from brokerproof.experiment.abilities import Ability
 if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
     from brokerproof.experiment.topology import Topology
-    from brokerproof.network import Network
+    from brokerproof.network import LinkClient
     from brokerproof.runtimes.protocols import NodeSpec, Runtime
     from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits
 
@@ -40,7 +40,7 @@ class Surroundings:
     # {role of the system: its traits}
     roles: Mapping[str, RoleTraits]
     # The network between the regions; None if the topology has no links.
-    link: Network | None
+    link: LinkClient | None
     fault: Fault
     # Nodes that other faults keep down.
     kept_down: frozenset[str] = frozenset()

@@ -24,7 +24,7 @@ from brokerproof.systems.roles import is_listed, serves
 
 if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
-    from brokerproof.network import Network
+    from brokerproof.network import LinkClient
 
 # Seconds in which a cut link must pass no connection and no byte. A loopback address connects in microseconds.
 _PROBE_S = 0.05
@@ -214,7 +214,7 @@ def _is_in_force(around: Surroundings) -> bool:
     return any(condition.id == around.fault.name for condition in require_link(around).state().conditions)
 
 
-def require_link(around: Surroundings) -> Network:
+def require_link(around: Surroundings) -> LinkClient:
     """Return the network between the run's regions. Raises RunError if the run has none."""
     if around.link is None:
         raise RunError(f"{around.fault.name} is done to the link, and this run has none")
@@ -256,7 +256,7 @@ def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]
     return names
 
 
-def _try_connection(link: Network, traffic: Traffic) -> tuple[str, bool]:
+def _try_connection(link: LinkClient, traffic: Traffic) -> tuple[str, bool]:
     """Try a new connection on the first route of the traffic. Returns (address, whether the link accepted it)."""
     route = next(
         route

@@ -9,7 +9,7 @@ from functools import cached_property
 from brokerproof.clock import Clock
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.courses import CourseWaits
-from brokerproof.network import Network
+from brokerproof.network import LinkClient
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Runtime
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
@@ -28,7 +28,7 @@ class Stage:
     administration: Administration
     observation: Observation
     runtime: Runtime
-    link: Network | None
+    link: LinkClient | None
     show: Callable[..., None]
     clock: Clock
     waits: CourseWaits

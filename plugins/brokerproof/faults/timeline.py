@@ -26,7 +26,7 @@ from brokerproof.faults.stage import Stage
 from brokerproof.faults.steady_load import await_steady_load, require_load
 from brokerproof.faults.targets import TargetFinder
 from brokerproof.faults.topic_copies import LEAD_S, CopiesRecorder
-from brokerproof.network import Network
+from brokerproof.network import LinkClient
 from brokerproof.run.directory import Run
 from brokerproof.run.records import EarlyEnd, FaultEffective, FaultsUndone, PhaseTimes, write_record
 from brokerproof.run.tables import FaultState
@@ -53,7 +53,7 @@ class Timeline:
         observation: Observation,
         runtime: Runtime,
         show: Callable[..., None],
-        link: Network | None = None,
+        link: LinkClient | None = None,
         clock: Clock = SYSTEM_CLOCK,
         pool: Executor | None = None,
         measure_utilization: Callable[[], float] = psutil.cpu_percent,

@@ -1,9 +1,13 @@
-"""Writes files under a temporary name and then renames them, so that a reader never sees half a file."""
+"""Writes whole files, and checks that their disk has room for a run.
+
+A file is written under a temporary name and then renamed, so that a reader never sees half a file.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +23,10 @@ _UNFINISHED = re.compile(r"\..+\.(?P<pid>\d+)-\d+")
 
 # The permissions of a file that only this user may read.
 PRIVATE = 0o600
+# The unpacked distribution takes 0.5 GB, its archive 0.4 GB, a run's nodes up to 1 GB. The rest is for its tables.
+NEEDED_GB = 3
+# Nodes are configured to stop writing if their disk is fuller than this share. The default 0.95 leaves much unused.
+FULL_SHARE = 0.99
 
 
 def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -> None:
@@ -78,6 +86,25 @@ def remove_abandoned_files(directory: Path) -> None:
     for file in directory.rglob(".*"):
         if (name := _UNFINISHED.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
             file.unlink(missing_ok=True)
+
+
+def measure_usable_gb(path: Path) -> float:
+    """Return how many GiB nodes can write to a directory before they report the disk as full.
+
+    The directory need not exist yet.
+    """
+    disk = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists()))
+    return (disk.free - (1 - FULL_SHARE) * disk.total) / 2**30
+
+
+def check_disk_space(path: Path) -> None:
+    """Raises MachineError if nodes can write less than `NEEDED_GB` to a directory."""
+    found = measure_usable_gb(path.absolute())
+    if found < NEEDED_GB:
+        raise MachineError(
+            f"the disk of {path} has room for {max(found, 0):.1f} GB, and a run needs {NEEDED_GB}; free some, or set "
+            "BROKERPROOF_VAR to a directory on another disk"
+        )
 
 
 def _unfinished_name(name: str) -> str:

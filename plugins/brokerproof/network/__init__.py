@@ -34,13 +34,10 @@ from brokerproof.network.link_process import (
     has_link_process,
     list_link_process_files,
     record_link_process,
+    sample_links,
     start_link_process,
 )
-from brokerproof.network.link_samples import sample_links
-from brokerproof.network.plan import Plan
-from brokerproof.network.protocols import Network
-from brokerproof.network.routes import Route, accepts_connection
-from brokerproof.network.shape import Condition, Shape, make_shapes, matches
+from brokerproof.network.plan import Condition, Plan, Route, Shape, accepts_connection, make_shapes, matches
 
 __all__ = [
     "ADDRESS_TAKEN",
@@ -48,7 +45,6 @@ __all__ = [
     "Condition",
     "Effect",
     "LinkClient",
-    "Network",
     "Plan",
     "Route",
     "Shape",

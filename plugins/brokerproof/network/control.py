@@ -15,8 +15,8 @@ from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.experiment.yaml_models import FrozenModel, parse, suggest_name
 from brokerproof.network.control_address import AddressOfControl, PathOfControl
 from brokerproof.network.emulated_network import EmulatedNetwork
+from brokerproof.network.plan import Condition
 from brokerproof.network.poller import IN, OUT, Poller
-from brokerproof.network.shape import Condition
 
 _LONGEST_REQUEST = 1_048_576
 

@@ -9,13 +9,9 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.topology import LinkQuality
 from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 from brokerproof.network.listener import Listener
-from brokerproof.network.meter import AddedDelay, Meter
-from brokerproof.network.plan import Plan
+from brokerproof.network.plan import Condition, Plan, Route, Shape, matches
 from brokerproof.network.poller import Poller
-from brokerproof.network.rate_limiter import RateLimiter
-from brokerproof.network.route_direction import RouteDirection
-from brokerproof.network.routes import Route
-from brokerproof.network.shape import Condition, Shape, matches
+from brokerproof.network.route_direction import AddedDelay, Meter, RateLimiter, RouteDirection
 
 Regions = tuple[str, str]
 

@@ -1,4 +1,4 @@
-"""How other processes use the link process: `start_link_process` starts it, and `LinkClient` sends requests to it."""
+"""How other processes use the link process: they start it, send requests to it, and sample its measurements."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from brokerproof.machine.files import PRIVATE, write_whole
 from brokerproof.machine.processes import Mark, find_recorded_process, start_process
 from brokerproof.network.control_address import AddressOfControl, PathOfControl
 from brokerproof.network.emulated_network import Effect, Metrics, State
-from brokerproof.network.plan import Plan
-from brokerproof.network.routes import Route
-from brokerproof.network.shape import Condition
+from brokerproof.network.plan import Condition, Plan, Route
+from brokerproof.run.observations import Sample, SampledMetric, Source
 
 # The name of the link process in its mark, and the name of its directory next to those of the nodes.
 NAME = "link"
@@ -30,10 +29,22 @@ CONTROL_FILE = "control.json"
 ADDRESS_TAKEN = 3
 _ANSWER_TIMEOUT_S = 10.0
 _START_TIMEOUT_S = 30.0
+# The metrics of the traffic between two regions, which have the names of the fields of `PairMetrics`.
+_TRAFFIC = (
+    SampledMetric.BYTES,
+    SampledMetric.HELD_BYTES,
+    SampledMetric.OPEN,
+    SampledMetric.OPENED,
+    SampledMetric.REFUSED,
+)
 
 
 class LinkClient:
-    """Sends requests to the link process of a run. Its methods are those of `Network`, with the same errors."""
+    """The network between a run's regions, which faults act on. Each method sends a request to the link process.
+
+    A method raises InputError if its request is invalid, and NodeError if the link process does not answer. A runtime
+    that emulates links in another way has a network with the same methods.
+    """
 
     def __init__(self, nodes: Path) -> None:
         """`nodes` is the directory of the run's nodes. Raises RunError if no link process was started."""
@@ -48,28 +59,41 @@ class LinkClient:
         self._control = _parse_control(ready["control"])
 
     def ping(self) -> int:
+        """Return the pid of the process that answers."""
         return int(self._ask("ping")["pid"])
 
     def routes(self) -> list[Route]:
         return [parse(Route, route, file="answer of the link process") for route in self._ask("routes")]
 
     def state(self) -> State:
+        """Return the conditions in force, and the effects of conditions and resets."""
         return parse(State, self._ask("state"), file="answer of the link process")
 
     def metrics(self) -> Metrics:
+        """Return the measurements, some of them since the last call by any process, and begin a new interval."""
         return parse(Metrics, self._ask("metrics"), file="answer of the link process")
 
     def add(self, condition: Condition) -> Effect:
+        """Put a condition in force. Returns when, and on how many connections and listeners it acts."""
         return self._effect("condition add", condition.model_dump())
 
     def remove(self, condition_id: str) -> Effect:
+        """End a condition. Returns when, and on how many connections and listeners it acted."""
         return self._effect("condition remove", {"id": condition_id})
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
+        """Reset every connection between one of the senders and one of the receivers.
+
+        From then on, `state()` lists the effect under `name`.
+        """
         content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return self._effect("reset", content)
 
     def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
+        """Return the number of bytes that reached the receivers from the senders since the network was started.
+
+        With `both_ways`, bytes in the opposite direction count too.
+        """
         content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return int(self._ask("count bytes", content))
 
@@ -158,6 +182,33 @@ def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
             raise MachineError(_log_tail(directory, 1))
         raise NodeError(f"the link process ended while it started; its log ends with\n{_log_tail(directory)}")
     return LinkClient(nodes)
+
+
+def sample_links(network: LinkClient) -> list[Sample]:
+    """Return samples of the traffic between regions, of the delay added by the link process, and of its CPU time.
+
+    `added_…_ms` is the delay beyond the configured one. These metrics are left out if no chunk was timed since the
+    last call. Each call begins a new interval of measurement, so only one process may call this function.
+    """
+    metrics = network.metrics()
+    values: dict[tuple[str, str], float] = {
+        (Source.LINK, SampledMetric.CPU_S): metrics.cpu_s,
+        (Source.LINK, SampledMetric.LONGEST_TURN_MS): metrics.longest_turn_ms,
+    }
+    for pair in metrics.pairs:
+        source = Source.LINK.join_name(f"{pair.sender}>{pair.receiver}")
+        values |= {(source, metric): getattr(pair, metric) for metric in _TRAFFIC}
+        values[source, SampledMetric.TIMED] = pair.added.count
+        if pair.added.count:
+            values |= {
+                (source, SampledMetric.ADDED_P50_MS): pair.added.p50_ms,
+                (source, SampledMetric.ADDED_P99_MS): pair.added.p99_ms,
+                (source, SampledMetric.ADDED_MAX_MS): pair.added.max_ms,
+            }
+    return [
+        Sample(at=metrics.at, source=str(source), metric=str(metric), value=str(round(value, 3)))
+        for (source, metric), value in values.items()
+    ]
 
 
 def _log_tail(directory: Path, lines: int = 15) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from brokerproof.network.poller import IN, OUT, Poller
-from brokerproof.network.rate_limiter import RateLimiter
-from brokerproof.network.route_direction import RouteDirection
+from brokerproof.network.route_direction import RateLimiter, RouteDirection
 
 # All reads share one buffer, because there is one thread, and bytes that cannot be written at once are copied.
 _BUFFER = bytearray(262_144)

@@ -31,7 +31,6 @@ from brokerproof.machine import slots
 from brokerproof.machine.files import stage_file, write_whole
 from brokerproof.network import LinkClient, Plan, has_link_process
 from brokerproof.runtimes import engine
-from brokerproof.runtimes.container_addresses import Subnet, assign_container_addresses
 from brokerproof.runtimes.engine import (
     METRICS_ADDRESS,
     METRICS_PATH,
@@ -46,6 +45,7 @@ from brokerproof.runtimes.engine import (
 )
 from brokerproof.runtimes.gateway import start_gateway
 from brokerproof.runtimes.log_tail import pick_last_lines
+from brokerproof.runtimes.node_addresses import Subnet, assign_container_addresses
 from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
 from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
 from brokerproof.settings import from_environment

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from brokerproof.experiment.topology import Topology
-from brokerproof.network import Network, Plan
+from brokerproof.network import LinkClient, Plan
 from brokerproof.runtimes.restarts import RestartEvent
 
 
@@ -167,10 +167,10 @@ class PausesNodes(Protocol):
 class EmulatesLinks(Protocol):
     """A runtime that can put links with delay, bandwidth and state between the regions of a run."""
 
-    def start_links(self, plan: Plan) -> Network:
+    def start_links(self, plan: Plan) -> LinkClient:
         """Start the emulated network. Raises MachineError if an address is taken, NodeError if the start fails."""
 
-    def network(self) -> Network:
+    def network(self) -> LinkClient:
         """Return the emulated network. Raises RunError if it was not started."""
 
 

@@ -1,23 +1,36 @@
-"""The submission of a Spark job on this machine, outside Airflow, and the exception that explains why a job failed."""
+"""The submission of a Spark job on this machine, outside Airflow, and the exception that explains why a job failed.
+
+A job has a directory for the files that only the job itself reads: shuffles, spilled rows, libraries that Java unpacks.
+A killed job does not remove its files, which may be gigabytes for a judging job. So the directory's name contains the
+pid and start of the process that submitted the job. The next job, or `brokerproof down`, removes the directories of
+processes that have ended.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 
 from brokerproof.errors import RunError
+from brokerproof.machine.processes import find_process, read_start
 from brokerproof.settings import Settings
 from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
-from brokerproof.spark.temporary_files import temporary_directory
 
 # `some.module.SomeError: a sentence` is the last line of a traceback in Python. In Java it is the first one or a cause.
 _EXCEPTION = re.compile(
     r"^(?P<wraps>Caused by: )?(?P<module>(?:[A-Za-z_]\w*\.)*)"
     r"(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt)): (?P<message>.+)"
 )
+
+# Numbers the jobs of this process, which may run at the same time.
+_jobs = itertools.count()
 
 
 class LastException:
@@ -90,3 +103,31 @@ def submit_locally(
         status = process.wait()
     if status:
         raise RunError(last.sentence or f"spark-submit {job} ended with status {status}")
+
+
+@contextmanager
+def temporary_directory(parent: Path) -> Iterator[Path]:
+    """Make a directory for one job below `parent`, yield it, and remove it at the end of the block.
+
+    First, the directories of processes that have ended are removed.
+    """
+    remove_abandoned_directories(parent)
+    directory = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        # Errors are ignored, because Python workers of the job may still write. The next job removes their files.
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def remove_abandoned_directories(parent: Path) -> None:
+    """Remove the directories below `parent` whose names contain a process that has ended. All others stay."""
+    for directory in parent.glob("*"):
+        if not _has_living_owner(directory.name):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _has_living_owner(name: str) -> bool:
+    owner = re.fullmatch(r"(\d+)-(\d+\.\d+)-\d+", name)
+    return owner is None or find_process(int(owner[1]), float(owner[2])) is not None

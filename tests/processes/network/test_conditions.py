@@ -7,7 +7,7 @@ from brokerproof import clock
 from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.network import Condition, Plan
-from brokerproof.network.meter import Histogram
+from brokerproof.network.route_direction import Histogram
 
 from .lab import Lab, both, one_way_s, partition, receive, shape, silent
 

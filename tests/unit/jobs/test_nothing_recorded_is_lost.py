@@ -101,7 +101,7 @@ def published(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> li
     task = plan_producers(run)[0]
     ScheduledProducer(run, task).publish()
     reader = RecordReader(run, task.client, epoch=0)
-    batches = complete_publishes(run, task, 0, reader.read_new(), lambda: None)
+    batches = complete_publishes(run, task, reader, reader.read_new(), lambda: True)
     return [row for rows in batches for row in rows.to_pylist()]
 
 

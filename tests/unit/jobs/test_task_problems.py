@@ -10,7 +10,7 @@ from brokerproof.clock import now_us
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ConsumerEnd, EarlyEnd, PhaseTimes, read_record, write_record
-from task_problems import leave_end, raise_before_steady
+from spark_session import leave_end, raise_before_steady
 
 
 @pytest.fixture

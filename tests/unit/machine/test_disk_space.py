@@ -11,7 +11,7 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.errors import MachineError
 from brokerproof.machine import slots
-from brokerproof.machine.disk_space import check_disk_space
+from brokerproof.machine.files import check_disk_space
 from builders import load_shipped
 
 GB = 2**30

@@ -8,7 +8,7 @@ import pytest
 from brokerproof.checks import load_topology
 from brokerproof.errors import MachineError
 from brokerproof.experiment.topology import Topology
-from brokerproof.runtimes.container_addresses import Subnet, assign_container_addresses
+from brokerproof.runtimes.node_addresses import Subnet, assign_container_addresses
 from builders import TOPOLOGIES
 
 SUBNETS, PORT = IPv4Network("10.208.0.0/12"), 21_000

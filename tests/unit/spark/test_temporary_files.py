@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from brokerproof.spark.temporary_files import remove_abandoned_directories, temporary_directory
+from brokerproof.spark.submission import remove_abandoned_directories, temporary_directory
 
 ENDS_BY_FORCE = """
 import os, signal, sys
 from pathlib import Path
-from brokerproof.spark.temporary_files import temporary_directory
+from brokerproof.spark.submission import temporary_directory
 with temporary_directory(Path(sys.argv[1])) as directory:
     (directory / "spill").write_text("much")
     os.kill(os.getpid(), signal.SIGKILL)

@@ -18,8 +18,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import LoadEnd, Record, name_file, read_record
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
-from brokerproof.spark.submission import LastException
-from brokerproof.spark.temporary_files import temporary_directory
+from brokerproof.spark.submission import LastException, temporary_directory
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

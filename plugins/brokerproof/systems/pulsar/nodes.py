@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import TypedDict
 
 from brokerproof.experiment.topology import Cluster, Node, Topology
-from brokerproof.machine.disk_space import FULL_SHARE
+from brokerproof.machine.files import FULL_SHARE
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.jvm.java_command import BESIDE_HEAP_MB, fill_properties, make_java_command, make_java_files
 from brokerproof.systems.jvm.software import Software

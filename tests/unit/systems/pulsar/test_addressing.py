@@ -8,7 +8,7 @@ import pytest
 from brokerproof.checks import load_topology
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.topology import Topology
-from brokerproof.machine.disk_space import FULL_SHARE
+from brokerproof.machine.files import FULL_SHARE
 from brokerproof.network import Plan, make_shapes
 from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.systems.jvm.software import ImageSoftware
