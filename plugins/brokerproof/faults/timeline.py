@@ -220,12 +220,12 @@ class Timeline:
 def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: When) -> Course[None]:
     """Wait until the earlier fault in the condition `when` has taken effect, and then until the condition is true.
 
-    Raises DeadlineError if one of these two waits takes longer than `when.within_s` seconds.
+    Raises DeadlineError if the two waits together take longer than `when.within_s` seconds.
     """
     condition, earlier = when.earlier_fault
     log.info("%s waits until %s is %s", fault.name, earlier, condition)
-    late_at = stage.clock.now_us() + int(when.within_s * 1e6)
-    yield lambda: injections.has_reached(earlier, FaultState.EFFECTIVE) or stage.clock.now_us() >= late_at
+    deadline = stage.clock.monotonic_s() + when.within_s
+    yield lambda: injections.has_reached(earlier, FaultState.EFFECTIVE) or stage.clock.monotonic_s() >= deadline
     if not injections.has_reached(earlier, FaultState.EFFECTIVE):
         raise DeadlineError(f"waited {when.within_s:.0f} s for {earlier} to take effect, before {fault.name}")
     targets = injections.targets[earlier]
@@ -235,7 +235,12 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
     else:
         ask = lambda: _is_rereplicated(stage, targets)  # noqa: E731
         what, every_s = f"the data of {earlier} to be replicated again", 0.5
-    yield from stage.waits.poll(ask, timeout_s=when.within_s, what=f"{what}, before {fault.name}", every_s=every_s)
+    yield from stage.waits.poll(
+        ask,
+        timeout_s=max(0, deadline - stage.clock.monotonic_s()),
+        what=f"{what}, before {fault.name}, which waits {when.within_s:g} s in all",
+        every_s=every_s,
+    )
 
 
 def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> Callable[[], bool]:
