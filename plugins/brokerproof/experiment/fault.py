@@ -58,7 +58,10 @@ class LinkChange(FrozenModel):
     delay_ms: float | None = Field(None, gt=0, le=60_000, description="one way, in addition to the link's own")
     jitter_ms: float | None = Field(None, ge=0, description="the delay varies by at most this value")
     bandwidth_mbit: float | None = Field(
-        None, gt=0, description="Mbit/s of all connections together, in each direction"
+        None,
+        gt=0,
+        description="Mbit/s of all changed connections between two regions together, in each direction; "
+        "the link's own limit still applies",
     )
 
     @model_validator(mode="after")

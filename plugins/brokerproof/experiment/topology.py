@@ -24,7 +24,7 @@ class LinkQuality(FrozenModel):
     delay_ms: float = Field(0, ge=0, le=60_000, description="one way")
     jitter_ms: float = Field(0, ge=0, description="the delay varies by at most this value, with equal probability")
     bandwidth_mbit: float | None = Field(
-        None, gt=0, description="Mbit/s of all connections together; unlimited by default"
+        None, gt=0, description="Mbit/s of all connections together, in each direction; unlimited by default"
     )
 
     @model_validator(mode="after")

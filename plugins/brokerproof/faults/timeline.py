@@ -15,9 +15,8 @@ import psutil
 
 from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
-from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.fault import Fault, When
 from brokerproof.experiment.scenario import Phase
-from brokerproof.faults.conditions import await_condition
 from brokerproof.faults.courses import Course, CourseWaits, run_courses
 from brokerproof.faults.healing import Healing
 from brokerproof.faults.injections import Injections
@@ -31,6 +30,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import EarlyEnd, FaultEffective, FaultsUndone, PhaseTimes, write_record
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
+from brokerproof.systems.abilities import CountsMissingCopies, LocatesCopies, require
 from brokerproof.systems.protocols import Administration, Observation, Provisioning
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Timeline:
         yield from self._targets.remember(fault)
         yield from waits.wait_until(self._find_moment(fault.at_s))
         if fault.when is not None:
-            yield from await_condition(self._stage, self._injections, fault, fault.when)
+            yield from _await_condition(self._stage, self._injections, fault, fault.when)
             copies = self._copies.ask()
             yield from self._copies.await_answer(copies)
         targets = yield from self._targets.find(fault)
@@ -215,3 +215,63 @@ class Timeline:
         # Clients read this record if the scenario makes them react to the fault.
         write_record(stage.run, FaultEffective(fault=fault.name, at=stage.clock.now_us()))
         self._injections.record(fault, FaultState.EFFECTIVE, evidence)
+
+
+def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: When) -> Course[None]:
+    """Wait until the earlier fault in the condition `when` has taken effect, and then until the condition is true.
+
+    Raises DeadlineError if the two waits together take longer than `when.within_s` seconds.
+    """
+    condition, earlier = when.earlier_fault
+    log.info("%s waits until %s is %s", fault.name, earlier, condition)
+    deadline = stage.clock.monotonic_s() + when.within_s
+    yield lambda: injections.has_reached(earlier, FaultState.EFFECTIVE) or stage.clock.monotonic_s() >= deadline
+    if not injections.has_reached(earlier, FaultState.EFFECTIVE):
+        raise DeadlineError(f"waited {when.within_s:.0f} s for {earlier} to take effect, before {fault.name}")
+    targets = injections.targets[earlier]
+    if when.for_s is not None:
+        ask = _make_unhealthy_condition(stage, targets, when.for_s)
+        what, every_s = f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s", 0.25
+    else:
+        ask = lambda: _is_rereplicated(stage, targets)  # noqa: E731
+        what, every_s = f"the data of {earlier} to be replicated again", 0.5
+    yield from stage.waits.poll(
+        ask,
+        timeout_s=max(0, deadline - stage.clock.monotonic_s()),
+        what=f"{what}, before {fault.name}, which waits {when.within_s:g} s in all",
+        every_s=every_s,
+    )
+
+
+def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> Callable[[], bool]:
+    """Return a function that tests whether none of the nodes has been healthy in the last `for_s` seconds.
+
+    These seconds begin at this call at the earliest.
+    """
+    specs = [stage.specs[name] for name in nodes]
+    since = stage.clock.monotonic_s()
+
+    def unhealthy() -> bool:
+        nonlocal since
+        asked = stage.clock.monotonic_s()
+        if any(stage.provisioning.is_healthy(spec) for spec in specs):
+            since = stage.clock.monotonic_s()
+        return asked - since >= for_s
+
+    return unhealthy
+
+
+def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
+    """Return whether no segment is held by a dead node of `nodes`, and no segment lacks a copy.
+
+    Both are checked, because a system may notice a node's death only when the node's session ends, 30 s later. If the
+    cluster does not answer, the result is False.
+    """
+    observation = stage.observation
+    dead = {name for name in nodes if not stage.runtime.is_alive(name)}
+    try:
+        segments = observation.find_copies() if dead and isinstance(observation, LocatesCopies) else []
+        named = any(dead.intersection(segment.holders) for segment in segments)
+        return not named and require(observation, CountsMissingCopies).count_under_replicated() == 0
+    except AdminError:
+        return False

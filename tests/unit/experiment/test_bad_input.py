@@ -139,6 +139,36 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "one of: eu, us",
         ),
         (
+            {
+                "overrides": {
+                    "clusters.mycluster.nodes.bookie-store-1": {"role": "bookie", "region": "store"},
+                    "clusters.mycluster.namespaces.mytenant/eu.isolation.primary": "store",
+                }
+            },
+            "clusters.mycluster.namespaces.mytenant/eu.isolation.primary",
+            "one of: eu, us",
+        ),
+        (
+            {
+                "overrides": {
+                    "clusters.mycluster.nodes.bookie-store-1": {"role": "bookie", "region": "store"},
+                    "clusters.mycluster.namespaces.mytenant/eu.isolation.secondary": "store",
+                }
+            },
+            "clusters.mycluster.namespaces.mytenant/eu.isolation.secondary",
+            "one of: eu, us",
+        ),
+        (
+            {
+                "overrides": {
+                    "clusters.mycluster.nodes.broker-front-1": {"role": "broker", "region": "front"},
+                    "clusters.mycluster.placement": {"bookies": "pinned", "pinned_to": "front"},
+                }
+            },
+            "clusters.mycluster.placement.pinned_to",
+            "one of: eu, us",
+        ),
+        (
             {"overrides": {"clusters.mycluster.placement.pinned_to": "eu"}},
             "clusters.mycluster.placement.pinned_to",
             "both or neither",
@@ -239,6 +269,14 @@ def test_what_is_legal_of_messages_that_there_can_be_is_accepted(tmp_path: Path,
     scenario, _ = load(tmp_path, good(), settings)
     assert set(scenario.loosen) == set(settings.get("loosen", ()))
     assert set(scenario.tighten) == set(settings.get("tighten", ()))
+
+
+def test_a_region_with_brokers_and_without_bookies_can_own_topics(tmp_path: Path) -> None:
+    isolation = "clusters.mycluster.namespaces.mytenant/eu.isolation.primary"
+    broker = {"role": "broker", "region": "front"}
+    settings = {"overrides": {"clusters.mycluster.nodes.broker-front-1": broker, isolation: "front"}}
+    _, topology = load(tmp_path, good(), settings)
+    assert topology.clusters["mycluster"].policies["namespaces"]["mytenant/eu"]["isolation"]["primary"] == "front"
 
 
 def test_broken_yaml_names_the_line(tmp_path: Path) -> None:

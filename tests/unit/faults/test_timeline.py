@@ -687,6 +687,37 @@ def test_a_fault_that_waits_for_repair_fails_where_it_does_not_come(tmp_path: Pa
     assert ("second", "injecting") not in states(run)
 
 
+def test_a_condition_and_the_effect_before_it_share_one_limit(tmp_path: Path) -> None:
+    second = {
+        "name": "second",
+        "kind": "kill",
+        "targets": {"nodes": ["bookie-eu-2"]},
+        "when": {"rereplicated": "first", "within_s": 10},
+    }
+    run, nodes = make(
+        tmp_path,
+        [{"name": "first", "kind": "kill", "targets": {"nodes": ["bookie-us-1"]}}, second],
+        phases={"steady_s": 0.2, "impact_s": 30, "recovery_s": 0.1},
+    )
+    simulated = SimulatedClock()
+    effective_after_s = 8
+
+    def find_evidence(spec: Any) -> str | None:
+        phases = read_record(run, PhaseTimes)
+        assert phases is not None
+        due = simulated.now_us() >= phases.impact_at + effective_after_s * 1e6
+        return "process gone" if due and spec.name not in nodes.up else None
+
+    nodes.evidence_of_death = find_evidence  # type: ignore[method-assign]
+    with pytest.raises(DeadlineError, match="replicated again, before second"):
+        execute(run, nodes, clock=simulated)
+    end, phases = read_record(run, EarlyEnd), read_record(run, PhaseTimes)
+    assert end is not None
+    assert phases is not None
+    assert ("first", "effective") in states(run)
+    assert 10 <= (end.at - phases.impact_at) / 1e6 < 11
+
+
 EU = {"name": "gone", "kind": "kill", "permanent": True, "targets": {"region": "eu"}}
 
 

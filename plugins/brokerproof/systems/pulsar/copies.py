@@ -12,7 +12,7 @@ from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import SegmentCopies
 from brokerproof.systems.pulsar import answers
 from brokerproof.systems.pulsar.cluster import PulsarCluster
-from brokerproof.systems.pulsar.policies import list_storing_regions
+from brokerproof.systems.pulsar.policies import list_regions_with
 from brokerproof.systems.pulsar.roles import Role
 
 
@@ -31,7 +31,7 @@ def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
     writable = set(cluster.list_alive_bookies())
     required = [
         region
-        for region in list_storing_regions(cluster.topology.clusters[cluster.name])
+        for region in list_regions_with(Role.BOOKIE, cluster.topology.clusters[cluster.name])
         if writable.intersection(cluster.names(Role.BOOKIE, region))
     ]
     found: list[SegmentCopies] = []

@@ -94,6 +94,6 @@ def parse_policies(cluster: Cluster) -> ClusterPolicies:
     return parse(ClusterPolicies, cluster.policies, file="")
 
 
-def list_storing_regions(cluster: Cluster) -> list[str]:
-    """Return the regions in which the cluster has bookies, in the order of the topology's file."""
-    return list(dict.fromkeys(node.region for node in cluster.nodes.values() if node.role == Role.BOOKIE))
+def list_regions_with(role: Role, cluster: Cluster) -> list[str]:
+    """Return the regions in which the cluster has nodes with this role, in the order of the topology's file."""
+    return list(dict.fromkeys(node.region for node in cluster.nodes.values() if node.role == role))

@@ -9,7 +9,7 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.systems.pulsar.ensemble import list_stores
-from brokerproof.systems.pulsar.policies import ClusterPolicies, list_storing_regions, parse_policies
+from brokerproof.systems.pulsar.policies import ClusterPolicies, list_regions_with, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached, list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
 
@@ -50,7 +50,7 @@ def validate(topology: Topology) -> Topology:
 
 def _check_placement(cluster: Cluster, policies: ClusterPolicies) -> None:
     if policies.placement.pinned_to is not None:
-        _check_region(cluster, policies.placement.pinned_to, "placement.pinned_to")
+        _check_region(cluster, Role.BOOKIE, policies.placement.pinned_to, "placement.pinned_to")
 
 
 def _check_namespaces(cluster: Cluster, policies: ClusterPolicies) -> None:
@@ -66,15 +66,16 @@ def _check_namespaces(cluster: Cluster, policies: ClusterPolicies) -> None:
                 remedy="lower it or add bookies",
             )
         if namespace.isolation:
-            _check_region(cluster, namespace.isolation.primary, f"{at}.isolation.primary")
+            _check_region(cluster, Role.BROKER, namespace.isolation.primary, f"{at}.isolation.primary")
             if namespace.isolation.secondary is not None:
-                _check_region(cluster, namespace.isolation.secondary, f"{at}.isolation.secondary")
+                _check_region(cluster, Role.BROKER, namespace.isolation.secondary, f"{at}.isolation.secondary")
 
 
-def _check_region(cluster: Cluster, region: str, field: str) -> None:
-    regions = list_storing_regions(cluster)
+def _check_region(cluster: Cluster, role: Role, region: str, field: str) -> None:
+    """Raises InputError if the cluster has no node with this role in this region."""
+    regions = list_regions_with(role, cluster)
     if region not in regions:
-        raise InputError(f"no node is in region `{region}`", field=field, remedy=suggest_name(region, regions))
+        raise InputError(f"no {role} is in region `{region}`", field=field, remedy=suggest_name(region, regions))
 
 
 def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicies], cluster: str) -> None:
