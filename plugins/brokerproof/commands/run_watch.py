@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from brokerproof.commands.exit_status import ExitStatus, derive_exit_status
-from brokerproof.commands.output import print_json
+from brokerproof.commands.output import ExitStatus, derive_exit_status, print_json
 from brokerproof.commands.signals import Choice, SignalHandler, ask_for_choice
 from brokerproof.machine.processes import find_marked_processes
 from brokerproof.orchestration.follow.airflow_client import AirflowError, AirflowGoneError
