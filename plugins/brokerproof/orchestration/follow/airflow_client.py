@@ -17,43 +17,6 @@ from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import BrokerproofError, DeadlineError, InputError, shorten
 from brokerproof.orchestration.dag_run import belongs_to
 
-
-class Silence:
-    """The time since the last sign of life, such as an answer of Airflow, and whether to notify the user.
-
-    A notification is due when the silence has lasted `say_after_s`, and then every `say_again_after_s`.
-    """
-
-    def __init__(self, clock: Clock, *, say_after_s: float, say_again_after_s: float = math.inf) -> None:
-        self._clock = clock
-        self._say_after_s, self._say_again_after_s = say_after_s, say_again_after_s
-        self._said_at = -math.inf
-        self.restart()
-
-    @property
-    def seconds(self) -> float:
-        return self._clock.monotonic_s() - self._began_at
-
-    def is_due(self) -> bool:
-        """Return whether the user must be notified now. If so, this call counts as the notification."""
-        now = self._clock.monotonic_s()
-        if self.seconds < self._say_after_s or now - self._said_at < self._say_again_after_s:
-            return False
-        self._said_at = now
-        return True
-
-    def end(self) -> bool:
-        """End the silence, because there was a sign of life. Return whether the user was notified of the silence."""
-        was_said = self._said_at > -math.inf
-        self._said_at = -math.inf
-        self.restart()
-        return was_said
-
-    def restart(self) -> None:
-        """Measure the silence from now on, although there was no sign of life."""
-        self._began_at = self._clock.monotonic_s()
-
-
 FINISHED = ("success", "failed")
 # On a machine with a cluster, a request can take a minute. So another thread makes it, and the caller looks for the
 # answer every _LOOK_EVERY_S.
@@ -109,6 +72,42 @@ class DagRun:
 
     dag_id: str
     dag_run_id: str
+
+
+class Silence:
+    """The time since the last sign of life, such as an answer of Airflow, and whether to notify the user.
+
+    A notification is due when the silence has lasted `say_after_s`, and then every `say_again_after_s`.
+    """
+
+    def __init__(self, clock: Clock, *, say_after_s: float, say_again_after_s: float = math.inf) -> None:
+        self._clock = clock
+        self._say_after_s, self._say_again_after_s = say_after_s, say_again_after_s
+        self._said_at = -math.inf
+        self.restart()
+
+    @property
+    def seconds(self) -> float:
+        return self._clock.monotonic_s() - self._began_at
+
+    def is_due(self) -> bool:
+        """Return whether the user must be notified now. If so, this call counts as the notification."""
+        now = self._clock.monotonic_s()
+        if self.seconds < self._say_after_s or now - self._said_at < self._say_again_after_s:
+            return False
+        self._said_at = now
+        return True
+
+    def end(self) -> bool:
+        """End the silence, because there was a sign of life. Return whether the user was notified of the silence."""
+        was_said = self._said_at > -math.inf
+        self._said_at = -math.inf
+        self.restart()
+        return was_said
+
+    def restart(self) -> None:
+        """Measure the silence from now on, although there was no sign of life."""
+        self._began_at = self._clock.monotonic_s()
 
 
 class AirflowClient:
