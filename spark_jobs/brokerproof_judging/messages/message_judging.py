@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Counts
 from brokerproof.run.table_rows import count_rows
 from pyspark.sql import DataFrame, SparkSession
 

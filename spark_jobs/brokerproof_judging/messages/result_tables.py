@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.run.counts import TOTALS, Counts
+from brokerproof.run.judgement import TOTALS, Counts
 from brokerproof.run.tables import SCHEMAS, Batches
 
 from brokerproof_judging.database import (
