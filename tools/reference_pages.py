@@ -15,9 +15,8 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.reports.exports import RunDocument
 from brokerproof.results.regressions import LARGEST_TELLING_SPREAD, RULE, STEP
-from brokerproof.run.counts import Totals
 from brokerproof.run.directory import RunFacts, TimeAxis
-from brokerproof.run.judgement import Judgement, JudgingFailure
+from brokerproof.run.judgement import Judgement, JudgingFailure, Totals
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import (

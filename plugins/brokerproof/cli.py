@@ -14,8 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_error, print_json
+from brokerproof.commands.output import ExitStatus, print_error, print_json
 from brokerproof.errors import BrokerproofError, InputError, shorten
 from brokerproof.settings import from_environment
 

@@ -11,9 +11,8 @@ from typing import ParamSpec, TypeVar
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
-from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement, SuiteJudgement
+from brokerproof.run.judgement import Counts, Judgement, SuiteJudgement
 from brokerproof.run.seals import SealCheck, check_seals
 from pyspark.sql import SparkSession
 

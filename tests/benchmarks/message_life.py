@@ -27,9 +27,8 @@ def prepare(directory: str) -> None:
     """Leave the seals and the judgement that a run's own jobs would leave."""
     from brokerproof.experiment.guarantees import Anomaly
     from brokerproof.experiment.verdict import Verdict
-    from brokerproof.run.counts import TOTALS, Counts
     from brokerproof.run.directory import Run
-    from brokerproof.run.judgement import Judgement
+    from brokerproof.run.judgement import TOTALS, Counts, Judgement
     from brokerproof.run.records import write_record
     from brokerproof.run.seals import seal_tables
 

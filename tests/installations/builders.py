@@ -13,9 +13,8 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, SuiteJudgement
+from brokerproof.run.judgement import TOTALS, Check, Counts, Judgement, SuiteJudgement
 from brokerproof.run.measurement import Measurement
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,7 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_json
+from brokerproof.commands.output import ExitStatus, print_json
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.orchestration.embedded.environment import USER
 from brokerproof.settings import Settings

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import deliver_text
+from brokerproof.commands.output import ExitStatus, deliver_text
 from brokerproof.reports.badge import render_history_badge
 from brokerproof.results.history import open_history
 from brokerproof.settings import Settings

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_json
+from brokerproof.commands.output import ExitStatus, print_json
 from brokerproof.doctor import examine_machine
 from brokerproof.settings import Settings
 

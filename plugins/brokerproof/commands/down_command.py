@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 
 from brokerproof import lifecycle
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_json
+from brokerproof.commands.output import ExitStatus, print_json
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.results.recording import record_unrecorded_runs
 from brokerproof.settings import Settings

@@ -6,9 +6,7 @@ import argparse
 
 from rich.console import Console
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_json
-from brokerproof.commands.run_location import open_run
+from brokerproof.commands.output import ExitStatus, open_run, print_json
 from brokerproof.errors import InputError
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_view import print_message_life

@@ -6,8 +6,7 @@ import argparse
 
 from rich.console import Console
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_json
+from brokerproof.commands.output import ExitStatus, print_json
 from brokerproof.errors import InputError, shorten
 from brokerproof.reports.history_view import list_plain_runs, print_difference, print_groups, print_history
 from brokerproof.results.history import History, open_history

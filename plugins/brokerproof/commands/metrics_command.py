@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import deliver_text
+from brokerproof.commands.output import ExitStatus, deliver_text
 from brokerproof.errors import InputError
 from brokerproof.reports.last_run_metrics import render_metrics, serve_metrics
 from brokerproof.results.history import open_history

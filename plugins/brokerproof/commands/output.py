@@ -1,14 +1,41 @@
-"""The commands' output: results on stdout; progress and errors on stderr, so that stdout can be piped."""
+"""What the commands share: their exit statuses and their output, and the location of a run as the user gives it.
+
+Results go to stdout. Progress and errors go to stderr, so that stdout can be piped.
+"""
 
 from __future__ import annotations
 
 import json
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from brokerproof.errors import InputError
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine.files import write_whole
+from brokerproof.run.directory import Run
+from brokerproof.run.outcome import BriefOutcome
+
+
+class ExitStatus(IntEnum):
+    """The exit status of a command. A command without a verdict ends with `OK`, or with `UNKNOWN` if it failed."""
+
+    OK = 0
+    NOT_EXPECTED = 1
+    UNKNOWN = 2
+    UNUSABLE_INPUT = 3
+    # Shells report this status for a process that SIGINT ended.
+    INTERRUPTED = 130
+
+
+def derive_exit_status(outcome: BriefOutcome) -> ExitStatus:
+    """Return `OK` for the expected outcome, else `UNKNOWN` for `unknown` or `no_data`, else `NOT_EXPECTED`."""
+    if outcome.met:
+        return ExitStatus.OK
+    undecided = outcome.verdict in (Verdict.UNKNOWN, Verdict.NO_DATA)
+    return ExitStatus.UNKNOWN if undecided else ExitStatus.NOT_EXPECTED
 
 
 def print_json(value: Any) -> None:
@@ -35,3 +62,22 @@ def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> 
         print_json({"output": output, name: text})
     else:
         print(output or text, end="\n" if output else "")
+
+
+def open_run(location: str) -> Run:
+    """Return the run in a directory or at a URL. Raises InputError if it has no run or cannot be read."""
+    run = Run(make_absolute(location))
+    remedy = "give a directory of var/runs/, or the URL of a run's directory"
+    try:
+        found = run.exists("run.json")
+    except (OSError, ValueError, ImportError) as error:
+        # No file can have this name, or no installed package reads such a URL.
+        raise InputError(f"cannot be read: {error}", file=run.directory, remedy=remedy) from None
+    if not found:
+        raise InputError("holds no run", file=run.directory, remedy=remedy)
+    return run
+
+
+def make_absolute(location: str) -> str:
+    """Return the absolute path of a directory, or the URL without a slash at its end."""
+    return location.rstrip("/") if "://" in location else str(Path(location).expanduser().resolve())

@@ -9,8 +9,7 @@ from dataclasses import asdict
 import filelock
 from rich.filesize import decimal
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_json, print_warning
+from brokerproof.commands.output import ExitStatus, print_json, print_warning
 from brokerproof.errors import MachineError
 from brokerproof.results.history import open_recorded_history
 from brokerproof.results.retention import Deletion, LeftRun, prune_runs

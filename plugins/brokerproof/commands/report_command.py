@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_error, print_json
-from brokerproof.commands.run_location import make_absolute, open_run
+from brokerproof.commands.output import ExitStatus, make_absolute, open_run, print_error, print_json
 from brokerproof.reports.exports import write_exports
 from brokerproof.run.judgement import find_judgement
 from brokerproof.settings import Settings

@@ -12,8 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from brokerproof.checks import list_suite_problems, load_scenario
-from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_error, print_json, print_warning
+from brokerproof.commands.output import ExitStatus, print_error, print_json, print_warning
 from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.results.held_rates import list_rate_warnings, read_held_shares

@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from brokerproof.checks import check_suites
-from brokerproof.commands.exit_status import derive_exit_status
-from brokerproof.commands.output import print_error, print_json
+from brokerproof.commands.output import derive_exit_status, print_error, print_json
 from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.reports.exports import write_run_file
 from brokerproof.reports.outcome_view import print_outcome

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from brokerproof.commands.exit_status import derive_exit_status
+from brokerproof.commands.output import derive_exit_status
 from brokerproof.commands.run_watch import WatchEnd, make_end_without_airflow, print_end, watch_run
 from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import suggest_name

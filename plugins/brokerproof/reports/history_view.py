@@ -21,7 +21,7 @@ from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_difference import RunDifference
 from brokerproof.results.run_groups import MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
-from brokerproof.run.counts import TOTALS
+from brokerproof.run.judgement import TOTALS
 
 # Further differences are only counted. If the scenario was rewritten, every parameter differs.
 _MAX_DIFFERENCES = 4

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Counts
 from brokerproof.run.table_rows import iterate_rows
 
 

@@ -26,10 +26,10 @@ from brokerproof.results.history_database import (
     lock_for_writing,
     make_engine,
     make_reading_engine,
+    migrate_schema,
     parse_url,
     translate_database_errors,
 )
-from brokerproof.results.history_migration import migrate_schema
 from brokerproof.results.history_rows import make_history_rows
 from brokerproof.results.history_schema import ANOMALY_COLUMNS, AnomalySample, RecordedMeasurement, RecordedRun
 from brokerproof.results.regressions import RunComparison, compare_run, count_needed_runs, read_rule

@@ -22,9 +22,8 @@ from brokerproof.results.history_schema import (
     RecordedRun,
 )
 from brokerproof.results.run_outcome import compose_outcome
-from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, find_judgement
+from brokerproof.run.judgement import TOTALS, Check, Judgement, find_judgement
 from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.systems.registry import find_system
 

@@ -28,7 +28,7 @@ from brokerproof.results.regressions import (
     is_worse,
     read_rule,
 )
-from brokerproof.run.counts import TOTALS
+from brokerproof.run.judgement import TOTALS
 from brokerproof.run.strict_model import StrictModel
 
 # Fields that only describe the scenario and do not affect a run.

@@ -19,9 +19,8 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.results.described_faults import describe_faults
 from brokerproof.results.durations import compute_durations
 from brokerproof.results.story import tell_story
-from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import RUN_REPORT, Run
-from brokerproof.run.judgement import Judgement, find_judgement
+from brokerproof.run.judgement import TOTALS, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.observations import SampledMetric, Source, split_name
 from brokerproof.run.outcome import LatenciesByTime, NodeRestarts, Outcome

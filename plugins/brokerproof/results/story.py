@@ -8,8 +8,7 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.numbers import format_seconds, format_time
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.described_faults import DescribedFault
-from brokerproof.run.counts import Counts
-from brokerproof.run.judgement import Judgement
+from brokerproof.run.judgement import Counts, Judgement
 
 # Further faults are counted, and named only if there is a doubt about their targets.
 _MOST_FAULTS = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from brokerproof.run.counts import Count
+from brokerproof.run.judgement import Count
 from brokerproof.run.measurement import FiniteOrNone
 from brokerproof.run.records import Moment, Record
 from brokerproof.run.strict_model import StrictModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from brokerproof.experiment.guarantees import MISSING, Anomaly
-from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Counts
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Counts
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging.measurements.failover import measure_failover

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import TOTALS, Counts
 from brokerproof.run.table_rows import count_rows
 from brokerproof.run.tables import SCHEMAS, Batches
 from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ import pytest
 from brokerproof.clock import now_us
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Counts
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import EarlyEnd, FaultsUndone, StepProblem, write_record
 from brokerproof.run.seals import seal_tables

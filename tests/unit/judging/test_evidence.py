@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.counts import TOTALS, Counts
+from brokerproof.run.judgement import TOTALS, Counts
 from brokerproof.run.records import (
     FaultsUndone,
     LoadEnd,

@@ -20,7 +20,7 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
-from brokerproof.run.counts import TOTALS
+from brokerproof.run.judgement import TOTALS
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import StepProblem, write_record
 from builders import leave_judgement

@@ -7,8 +7,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from brokerproof.results.history import open_history
-from brokerproof.results.history_database import HistoryError
-from brokerproof.results.history_migration import make_migration_config
+from brokerproof.results.history_database import HistoryError, make_migration_config
 from brokerproof.results.history_schema import Base
 from sqlalchemy import create_engine, inspect, text
 

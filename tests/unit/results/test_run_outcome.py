@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from brokerproof.checks import load_scenario
-from brokerproof.commands.exit_status import derive_exit_status
+from brokerproof.commands.output import derive_exit_status
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.topology import Topology

@@ -7,7 +7,7 @@ from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.run.counts import TOTALS
+from brokerproof.run.judgement import TOTALS
 from brokerproof.run.records import Record
 from builders import ROOT
 from reference_pages import RECORDS, write_pages

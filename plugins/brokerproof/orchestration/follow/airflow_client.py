@@ -1,7 +1,8 @@
-"""The calls of Airflow's REST API that the command line needs."""
+"""The calls of Airflow's REST API that the command line needs, and how long Airflow or a run has been silent."""
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,6 @@ import httpx
 from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import BrokerproofError, DeadlineError, InputError, shorten
 from brokerproof.orchestration.dag_run import belongs_to
-from brokerproof.orchestration.follow.silence import Silence
 
 FINISHED = ("success", "failed")
 # On a machine with a cluster, a request can take a minute. So another thread makes it, and the caller looks for the
@@ -72,6 +72,42 @@ class DagRun:
 
     dag_id: str
     dag_run_id: str
+
+
+class Silence:
+    """The time since the last sign of life, such as an answer of Airflow, and whether to notify the user.
+
+    A notification is due when the silence has lasted `say_after_s`, and then every `say_again_after_s`.
+    """
+
+    def __init__(self, clock: Clock, *, say_after_s: float, say_again_after_s: float = math.inf) -> None:
+        self._clock = clock
+        self._say_after_s, self._say_again_after_s = say_after_s, say_again_after_s
+        self._said_at = -math.inf
+        self.restart()
+
+    @property
+    def seconds(self) -> float:
+        return self._clock.monotonic_s() - self._began_at
+
+    def is_due(self) -> bool:
+        """Return whether the user must be notified now. If so, this call counts as the notification."""
+        now = self._clock.monotonic_s()
+        if self.seconds < self._say_after_s or now - self._said_at < self._say_again_after_s:
+            return False
+        self._said_at = now
+        return True
+
+    def end(self) -> bool:
+        """End the silence, because there was a sign of life. Return whether the user was notified of the silence."""
+        was_said = self._said_at > -math.inf
+        self._said_at = -math.inf
+        self.restart()
+        return was_said
+
+    def restart(self) -> None:
+        """Measure the silence from now on, although there was no sign of life."""
+        self._began_at = self._clock.monotonic_s()
 
 
 class AirflowClient:

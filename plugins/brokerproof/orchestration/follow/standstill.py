@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.clock import Clock
-from brokerproof.orchestration.follow.airflow_client import FINISHED, TaskState
-from brokerproof.orchestration.follow.silence import Silence
+from brokerproof.orchestration.follow.airflow_client import FINISHED, Silence, TaskState
 
 # The user must be notified within 15 s, and the run is observed every two seconds.
 _SAY_AFTER_S = 12.0

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection in Alembic's configuration, which history_migration.py makes.
+"""Runs the migrations on the connection in Alembic's configuration, which history_database.py makes.
 
 To add a migration, change history_schema.py. Then run
 `alembic.command.revision(make_migration_config(connection), "what and why", autogenerate=True)` on an empty database

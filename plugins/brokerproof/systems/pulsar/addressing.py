@@ -19,7 +19,7 @@ from functools import cached_property
 from brokerproof.experiment.topology import Topology, name_clients_place, name_servers_place
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
-from brokerproof.systems.pulsar import ensemble
+from brokerproof.systems.pulsar import metadata_store
 from brokerproof.systems.pulsar.replication import list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
 
@@ -167,7 +167,7 @@ class Addressing:
                 listen_address=self.views[viewer][target],
                 target_address=self.addresses[target],
                 ports=[port],
-                redial_s=ensemble.REDIAL_S if port == ensemble.PEER_PORT else 0,
+                redial_s=metadata_store.REDIAL_S if port == metadata_store.PEER_PORT else 0,
             )
             for viewer, region, target, port in self._find_ways()
         ]
@@ -179,10 +179,10 @@ class Addressing:
         nodes = self.topology.nodes
         for viewer, node in nodes.items():
             if node.role == Role.METADATA:
-                for target in ensemble.list_members(self.topology, viewer):
+                for target in metadata_store.list_members(self.topology, viewer):
                     if nodes[target].region != node.region:
-                        yield viewer, node.region, target, ensemble.ELECTION_PORT
-                        yield viewer, node.region, target, ensemble.PEER_PORT
+                        yield viewer, node.region, target, metadata_store.ELECTION_PORT
+                        yield viewer, node.region, target, metadata_store.PEER_PORT
                 continue
             for target, other in nodes.items():
                 if other.region != node.region and other.role in _NAMED:

@@ -12,7 +12,7 @@ from brokerproof.machine.files import FULL_SHARE
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.jvm.java_command import BESIDE_HEAP_MB, fill_properties, make_java_command, make_java_files
 from brokerproof.systems.jvm.software import Software
-from brokerproof.systems.pulsar import ensemble, metadata_store
+from brokerproof.systems.pulsar import metadata_store
 from brokerproof.systems.pulsar.addressing import (
     BOOKIE_HTTP_PORT,
     BOOKIE_PORT,
@@ -160,7 +160,7 @@ def make_ready_url(spec: NodeSpec) -> str:
 
 def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     address = layout.addresses[name]
-    members = ensemble.list_members(layout.topology, name)
+    members = metadata_store.list_members(layout.topology, name)
     settings = {
         "dataDir": "{node}/data",
         "clientPort": METADATA_PORT,
@@ -169,7 +169,7 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
         "admin.serverPort": METADATA_ADMIN_PORT,
         "metricsProvider.httpHost": address,
         "metricsProvider.httpPort": METADATA_METRICS_PORT,
-        **(ensemble.make_settings(members, layout.addressing.hosts) if members else {}),
+        **(metadata_store.make_settings(members, layout.addressing.hosts) if members else {}),
         **layout.topology.settings.get(Role.METADATA, {}),
     }
     return NodeSpec(
@@ -187,14 +187,14 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
         ),
         files={
             **_make_files(layout, name, "zookeeper.conf", settings),
-            **({"conf/myid": f"{ensemble.number(members, name)}\n"} if members else {}),
+            **({"conf/myid": f"{metadata_store.number_member(members, name)}\n"} if members else {}),
         },
         # ZooKeeper reads its number from its data directory, which a fault may wipe. So `format` copies the file there.
         format=("cp", "{node}/conf/myid", "{node}/data/myid") if members else None,
         **_watch(node.role, address, layout.topology.heap_mb[Role.METADATA], direct_mb=64),
         ports=(
             *(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
-            *((ensemble.ELECTION_PORT, ensemble.PEER_PORT) if members else ()),
+            *((metadata_store.ELECTION_PORT, metadata_store.PEER_PORT) if members else ()),
         ),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.systems.pulsar.ensemble import list_stores
+from brokerproof.systems.pulsar.metadata_store import list_stores
 from brokerproof.systems.pulsar.policies import ClusterPolicies, list_regions_with, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached, list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role

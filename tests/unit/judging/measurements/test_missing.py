@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from brokerproof.run.counts import TOTALS, Counts
+from brokerproof.run.judgement import TOTALS, Counts
 from brokerproof_judging.measurements.losses import measure_missing
 from brokerproof_judging.measurements.measured_values import make_measurements
 
