@@ -12,22 +12,26 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import psutil
 
-from brokerproof.errors import MachineError
+from brokerproof.clock import wait_until
+from brokerproof.errors import BrokerproofError, DeadlineError, MachineError, NodeError
 from brokerproof.machine.files import write_whole
 
 # The environment variable with the mark, for processes that belong to a run, and for those that serve all runs.
 MARK, SERVICE_MARK = "BROKERPROOF_NODE", "BROKERPROOF_SERVICE"
 # Start times that differ by at most this are the same; the kernel counts them in hundredths of a second.
 _SAME_S = 0.005
-_END_TIMEOUT_S = 10.0
+_START_TIMEOUT_S, _END_TIMEOUT_S = 60.0, 10.0
+# The exit status of a process that cannot start on this machine. The last line of its log says why.
+CANNOT_START = 3
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,51 @@ def start_process(
     created = read_start(process.pid)
     write_whole(record, json.dumps({"pid": process.pid, "created": created, **facts}))
     return process
+
+
+def start_and_await(
+    name: str, command: Sequence[str], is_ready: Callable[[], bool], *, mark: Mark, record: Path, log: Path
+) -> None:
+    """Start a process with this process's environment, and wait until it is ready. Raises errors like `await_start`.
+
+    A process that is not ready in time is killed.
+    """
+    process = start_process(command, mark=mark, record=record, log=log, environment=os.environ)
+    try:
+        await_start(name, is_ready, process.poll, partial(read_last_lines, log))
+    except BrokerproofError:
+        process.kill()
+        process.wait()
+        raise
+
+
+def await_start(
+    name: str, is_ready: Callable[[], bool], find_status: Callable[[], int | None], read_log: Callable[[], str]
+) -> None:
+    """Wait until a process that was just started is ready.
+
+    `find_status` returns the exit status, and None while the process runs. Raises NodeError with the end of the log if
+    the process ends or is not ready in time, and MachineError if its exit status is `CANNOT_START`.
+    """
+    is_over = lambda: is_ready() or find_status() is not None  # noqa: E731
+    try:
+        wait_until(is_over, timeout_s=_START_TIMEOUT_S, what=f"{name} to be ready", every_s=0.02)
+    except DeadlineError as error:
+        raise NodeError(f"{error}; {describe_log(read_log())}") from None
+    if (status := find_status()) == CANNOT_START:
+        raise MachineError(read_log().rpartition("\n")[2])
+    if status is not None:
+        raise NodeError(f"{name} does not run; {describe_log(read_log())}")
+
+
+def read_last_lines(log: Path, lines: int = 15) -> str:
+    """Return the last lines of a log; "" if there is no log."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+
+def describe_log(end: str) -> str:
+    """Return the end of a log as a part of a sentence."""
+    return f"its log ends with\n{end}" if end else "its log is empty"
 
 
 def find_recorded_process(record: Path) -> psutil.Process | None:

@@ -29,7 +29,6 @@ the target's name to an address of the link process, which passes everything on.
 from brokerproof.network.control_address import AddressOfControl
 from brokerproof.network.emulated_network import Effect, State
 from brokerproof.network.link_process import (
-    ADDRESS_TAKEN,
     LinkClient,
     has_link_process,
     list_link_process_files,
@@ -40,7 +39,6 @@ from brokerproof.network.link_process import (
 from brokerproof.network.plan import Condition, Plan, Route, Shape, accepts_connection, make_shapes, matches
 
 __all__ = [
-    "ADDRESS_TAKEN",
     "AddressOfControl",
     "Condition",
     "Effect",

@@ -20,10 +20,11 @@ from pathlib import Path
 
 from brokerproof.errors import MachineError
 from brokerproof.experiment.yaml_models import parse
+from brokerproof.machine.processes import CANNOT_START
 from brokerproof.network.control import Control
 from brokerproof.network.control_address import AddressOfControl, PathOfControl, choose_path
 from brokerproof.network.emulated_network import EmulatedNetwork
-from brokerproof.network.link_process import ADDRESS_TAKEN, CONTROL_FILE, PLAN_FILE, record_link_process
+from brokerproof.network.link_process import CONTROL_FILE, PLAN_FILE, record_link_process
 from brokerproof.network.plan import Plan
 from brokerproof.network.poller import Poller
 
@@ -76,7 +77,7 @@ def main(directory: Path) -> int:
         Control(control, network, poller)
     except MachineError as error:
         print(error, file=sys.stderr, flush=True)
-        return ADDRESS_TAKEN
+        return CANNOT_START
     record_link_process(directory.parent, os.getpid(), control)
     # The objects that exist now live until the process ends, so the garbage collector need not look at them.
     gc.freeze()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from brokerproof import clock
-from brokerproof.errors import DeadlineError, InputError, MachineError, NodeError, RunError
+from brokerproof.errors import InputError, NodeError, RunError
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.machine.files import PRIVATE, write_whole
-from brokerproof.machine.processes import Mark, find_recorded_process, start_process
+from brokerproof.machine.processes import Mark, describe_log, find_recorded_process, read_last_lines, start_and_await
 from brokerproof.network.control_address import AddressOfControl, PathOfControl
 from brokerproof.network.emulated_network import Effect, Metrics, State
 from brokerproof.network.plan import Condition, Plan, Route
@@ -25,10 +23,8 @@ PLAN_FILE = "link.json"
 READY_FILE = "ready.json"
 # The file with the address at which a link process in a container listens for requests.
 CONTROL_FILE = "control.json"
-# The exit status if an address is taken; the last line of the log names the address.
-ADDRESS_TAKEN = 3
+_LOG = "log/node.log"
 _ANSWER_TIMEOUT_S = 10.0
-_START_TIMEOUT_S = 30.0
 # The metrics of the traffic between two regions, which have the names of the fields of `PairMetrics`.
 _TRAFFIC = (
     SampledMetric.BYTES,
@@ -112,7 +108,7 @@ class LinkClient:
         except OSError as error:
             raise NodeError(
                 f"the link process (pid {self.pid}) does not answer `{request}`: {error}; "
-                f"its log ends with\n{_log_tail(self.directory)}"
+                f"{describe_log(read_last_lines(self.directory / _LOG))}"
             ) from error
         answer = json.loads(line)
         if "error" in answer:
@@ -159,28 +155,14 @@ def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
     directory.mkdir(parents=True, exist_ok=True)
     ready.unlink(missing_ok=True)
     write_whole(directory / PLAN_FILE, plan.model_dump_json(indent=1))
-    process = start_process(
+    start_and_await(
+        "the link process",
         [sys.executable, "-m", "brokerproof.network", str(directory)],
+        ready.exists,
         mark=Mark(nodes, NAME),
         record=record,
-        log=directory / "log" / "node.log",
-        environment=os.environ,
+        log=directory / _LOG,
     )
-    try:
-        clock.wait_until(
-            lambda: ready.exists() or process.poll() is not None,
-            timeout_s=_START_TIMEOUT_S,
-            what="the link process to listen",
-            every_s=0.02,
-        )
-    except DeadlineError as error:
-        process.kill()
-        process.wait()
-        raise NodeError(f"{error}; its log ends with\n{_log_tail(directory)}") from None
-    if process.poll() is not None:
-        if process.returncode == ADDRESS_TAKEN:
-            raise MachineError(_log_tail(directory, 1))
-        raise NodeError(f"the link process ended while it started; its log ends with\n{_log_tail(directory)}")
     return LinkClient(nodes)
 
 
@@ -209,10 +191,3 @@ def sample_links(network: LinkClient) -> list[Sample]:
         Sample(at=metrics.at, source=str(source), metric=str(metric), value=str(round(value, 3)))
         for (source, metric), value in values.items()
     ]
-
-
-def _log_tail(directory: Path, lines: int = 15) -> str:
-    log = directory / "log" / "node.log"
-    if not log.exists():
-        return "(no log)"
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

@@ -44,10 +44,9 @@ from brokerproof.runtimes.engine import (
     translate_engine_errors,
 )
 from brokerproof.runtimes.gateway import start_gateway
-from brokerproof.runtimes.log_tail import pick_last_lines
 from brokerproof.runtimes.node_addresses import Subnet, assign_container_addresses
 from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
-from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
+from brokerproof.runtimes.supervised_runtime import SupervisedRuntime, pick_last_lines
 from brokerproof.settings import from_environment
 
 log = logging.getLogger(__name__)

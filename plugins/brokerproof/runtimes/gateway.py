@@ -10,23 +10,16 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from brokerproof.clock import list_variables, wait_until
-from brokerproof.errors import DeadlineError, MachineError, NodeError
-from brokerproof.network import (
-    ADDRESS_TAKEN,
-    AddressOfControl,
-    LinkClient,
-    Plan,
-    list_link_process_files,
-    record_link_process,
-)
+from brokerproof.clock import list_variables
+from brokerproof.errors import NodeError
+from brokerproof.machine.processes import await_start
+from brokerproof.network import AddressOfControl, LinkClient, Plan, list_link_process_files, record_link_process
 from brokerproof.runtimes.engine import NODE, Container, RunInEngine
 from brokerproof.settings import from_environment
 
 NAME = "link"
 # The port for requests, on which no node of a system listens.
 _PORT = 7999
-_START_TIMEOUT_S = 60.0
 _TAIL_LINES = 15
 
 
@@ -58,28 +51,19 @@ def start_gateway(in_engine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient
     address = found["NetworkSettings"]["Networks"][first]["IPAddress"]
     link = record_link_process(nodes, found["State"]["Pid"], AddressOfControl(host=address, port=_PORT, secret=secret))
 
-    def is_over() -> bool:
-        return not client.inspect_container(container)["State"]["Running"]
-
     def answers() -> bool:
         try:
-            link.ping()
+            return link.ping() > 0
         except NodeError:
             return False
-        return True
 
-    try:
-        wait_until(lambda: answers() or is_over(), timeout_s=_START_TIMEOUT_S, what="the link to answer")
-    except DeadlineError as error:
-        raise NodeError(f"{error}; its log ends with\n{_read_log(in_engine, container)}") from None
-    if is_over():
-        log = _read_log(in_engine, container)
-        if client.inspect_container(container)["State"]["ExitCode"] == ADDRESS_TAKEN:
-            raise MachineError(log.splitlines()[-1])
-        raise NodeError(f"the link ended while it started; its log ends with\n{log}")
+    def find_status() -> int | None:
+        state = client.inspect_container(container)["State"]
+        return None if state["Running"] else int(state["ExitCode"])
+
+    def read_log() -> str:
+        text: bytes = client.logs(container, tail=_TAIL_LINES)
+        return text.decode(errors="replace").strip()
+
+    await_start("the link process", answers, find_status, read_log)
     return link
-
-
-def _read_log(in_engine: RunInEngine, container: str) -> str:
-    text: bytes = in_engine.client.logs(container, tail=_TAIL_LINES)
-    return text.decode(errors="replace").strip()

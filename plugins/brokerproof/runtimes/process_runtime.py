@@ -33,10 +33,9 @@ from brokerproof.machine.processes import (
     start_process,
 )
 from brokerproof.network import LinkClient, Plan, start_link_process
-from brokerproof.runtimes.log_tail import pick_last_lines
 from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
-from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
+from brokerproof.runtimes.supervised_runtime import SupervisedRuntime, pick_last_lines
 
 _PROGRAM_TIMEOUT_S = 60.0
 # The directory of programs that belong to no node, and their name in marks.

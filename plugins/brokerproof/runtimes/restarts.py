@@ -35,10 +35,6 @@ class RestartRecord:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    @property
-    def exists(self) -> bool:
-        return self._file.exists()
-
     def begin(self) -> None:
         """Make the file, without any event."""
         self._file.touch()

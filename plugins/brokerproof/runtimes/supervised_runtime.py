@@ -1,4 +1,4 @@
-"""The common part of runtimes with a service manager: which nodes should run, and the locks of nodes.
+"""The common part of runtimes with a service manager: which nodes should run, their locks, and the ends of their logs.
 
 A node's file `wanted` exists from its start until `stop` or `kill`. If a node has this file and does not run, it has
 ended by itself. While a process or thread starts or ends a node, it holds the lock of the node's directory. So a fault
@@ -8,8 +8,8 @@ and the service manager never race.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.restarts import RestartEvent
 from brokerproof.runtimes.supervision import SupervisedNode, Supervision
 
-log = logging.getLogger(__name__)
+_ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 
 
 class SupervisedRuntime(ABC):
@@ -105,3 +105,13 @@ def _lock_file(descriptor: int, *, wait: bool) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def pick_last_lines(text: str, lines: int) -> str:
+    """Return the last `lines` lines of a log, after the last errors of earlier lines, at most about a third of `lines`.
+
+    A program may print the reason of its end first, and then a page about its usage.
+    """
+    all_lines = text.splitlines()
+    errors = [line for line in all_lines[:-lines] if _ERROR.search(line)]
+    return "\n".join([*errors[-lines // 3 :], *all_lines[-lines:]])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -19,16 +18,17 @@ from typing import Any
 
 import psutil
 
-from brokerproof import clock
-from brokerproof.errors import DeadlineError, NodeError
+from brokerproof.errors import NodeError
 from brokerproof.machine.files import write_whole
 from brokerproof.machine.processes import (
     Mark,
+    describe_log,
     end_processes,
     find_marked_processes,
     find_recorded_process,
+    read_last_lines,
     read_mark,
-    start_process,
+    start_and_await,
 )
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.restarts import RestartEvent, RestartRecord
@@ -37,8 +37,6 @@ from brokerproof.runtimes.restarts import RestartEvent, RestartRecord
 _NAME = "supervisor"
 # Files next to the nodes' directories, so no node can have one of these names.
 _PLAN, _RECORD, _LOG, _EVENTS = "supervision.json", "supervisor.json", "supervisor.log", "restarts.jsonl"
-
-_START_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,24 +62,14 @@ class Supervision:
         if self._plan.exists():
             raise NodeError(f"the supervisor of {self._nodes} was started already")
         write_whole(self._plan, json.dumps([asdict(node) for node in supervised], indent=1))
-        process = start_process(
+        start_and_await(
+            "the supervisor",
             [sys.executable, "-m", "brokerproof.runtimes.supervisor", str(self._nodes), runtime],
+            (self._nodes / _EVENTS).exists,
             mark=Mark(self._nodes, _NAME),
             record=self._nodes / _RECORD,
             log=self._nodes / _LOG,
-            environment=os.environ,
         )
-        try:
-            clock.wait_until(
-                lambda: self.events.exists or process.poll() is not None,
-                timeout_s=_START_TIMEOUT_S,
-                what="the supervisor to watch the nodes",
-                every_s=0.02,
-            )
-        except DeadlineError as error:
-            self.end()
-            raise NodeError(f"{error}; {self._describe_log()}") from None
-        self.check()
 
     def end(self) -> None:
         """Stop all restarts from now on, and wait until the supervisor is gone. Does nothing without a supervisor."""
@@ -94,7 +82,8 @@ class Supervision:
     def check(self) -> None:
         """Raises NodeError if the supervisor does not run."""
         if find_recorded_process(self._nodes / _RECORD) is None:
-            raise NodeError(f"the supervisor of {self._nodes} does not run; {self._describe_log()}")
+            end = describe_log(read_last_lines(self._nodes / _LOG))
+            raise NodeError(f"the supervisor of {self._nodes} does not run; {end}")
 
     @property
     def is_in_force(self) -> bool:
@@ -112,11 +101,6 @@ class Supervision:
     def read_plan(self) -> list[SupervisedNode]:
         plan = json.loads(self._plan.read_text(encoding="utf-8"))
         return [SupervisedNode(spec=_parse_spec(node["spec"]), after_s=node["after_s"]) for node in plan]
-
-    def _describe_log(self, lines: int = 15) -> str:
-        log = self._nodes / _LOG
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] if log.exists() else []
-        return "\n".join(["its log ends with", *tail]) if tail else "its log is empty"
 
 
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:

@@ -80,8 +80,9 @@ def publish(
     write_record(run, PhaseTimes(steady_at=now, impact_at=now, recovery_at=now, ends_at=now + int(load_s * 1e6)))
     task = plan_producers(run)[0]
     ScheduledProducer(run, task).publish()
-    segments = RecordReader(run, task.client, epoch=0).read_rest()
-    rows = [row for batch in complete_publishes(run, task, 0, segments, lambda: None) for row in batch.to_pylist()]
+    reader = RecordReader(run, task.client, epoch=0)
+    batches = complete_publishes(run, task, reader, reader.read_rest(), lambda: True)
+    rows = [row for batch in batches for row in batch.to_pylist()]
     end = read_record(run, ProducerEnd, 0)
     assert end is not None
     assert end.counts == {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in AttemptOutcome}
