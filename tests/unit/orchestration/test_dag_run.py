@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -12,11 +13,45 @@ from brokerproof.orchestration.dag_run import belongs_to, derive_run_id, make_ru
         ("s-20261121T013439Z-84af", 1, "s-20261121T013439Z-84af"),
         ("s-20261121T013439Z-84af", 2, "s-20261121T013439Z-84af-2"),
         ("manual__2026-11-21T01:34:39.5+00:00", 1, "s-manual__2026-11-21T01343950000"),
-        ("../../etc", 1, "s-etc"),
+        ("manual__2026-11-21T01:34:39.500000+00:00_aB3", 1, "s-manual__2026-11-21T0134395000000000_aB3"),
+        ("nightly", 1, "s-nightly"),
+        ("nightly", 2, "s-nightly-2"),
+        ("../../etc", 1, "s-etc-h74ccf3c5"),
     ],
 )
 def test_a_run_id_is_valid_as_a_directory_name(dag_run_id: str, try_number: int, run_id: str) -> None:
     assert derive_run_id("s", dag_run_id, try_number) == run_id
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("a:b", 1), ("ab", 1)),
+        (("manual__2026-11-21T01:34:39+00:00", 1), ("manual__2026-11-21T0134390000", 1)),
+        (("x", 2), ("x-2", 1)),
+        (("x", 10), ("x-10", 1)),
+        (("s-20261121T013439Z-84af", 2), ("s-20261121T013439Z-84af-2", 1)),
+        (("s-20261121T013439Z-1234", 1), ("s-20261121T013439Z", 1234)),
+        (("s-20261121T013439Z-1234", 1), ("20261121T013439Z", 1234)),
+        (("s-20261121T013439Z-84af", 1), ("20261121T013439Z-84af", 1)),
+        (("x", 1), ("s-x", 1)),
+        (("sx", 1), ("s-sx", 1)),
+        (("é", 1), ("ü", 1)),
+        (("../../etc", 1), ("etc-h74ccf3c5", 1)),
+        (("../../etc", 1), ("s-etc-h74ccf3c5", 1)),
+    ],
+)
+def test_different_dag_runs_have_different_run_ids(first: tuple[str, int], second: tuple[str, int]) -> None:
+    ids = [derive_run_id("s", *each) for each in (first, second)]
+    assert ids[0] != ids[1]
+    assert all(re.fullmatch(r"s-[A-Za-z0-9_-]+", each) for each in ids)
+    for (dag_run_id, _), own, other in ((first, *ids), (second, *reversed(ids))):
+        assert belongs_to(own, "s", dag_run_id)
+        assert not belongs_to(other, "s", dag_run_id)
+
+
+def test_a_dag_run_id_that_begins_with_the_scenarios_letters_gets_the_whole_prefix() -> None:
+    assert derive_run_id("sync", "synchronous") == "sync-synchronous"
 
 
 def test_a_made_run_id_is_derived_unchanged() -> None:
