@@ -1,8 +1,8 @@
 """The JSON schemas of the keywords of standard expectations, and the check of a value against a schema.
 
 Great Expectations ships a schema for nearly every kind. The schemas are read as files, because an import of the library
-would take 7 to 10 s, and one of `jsonschema` 2 s. This module has its own schema if the library has none, or if the
-library allows values with which an expectation always holds or cannot be evaluated.
+would take 7 to 10 s, and one of `jsonschema` over 1 s. This module has its own schema if the library has none, or if
+the library allows values with which an expectation always holds or cannot be evaluated.
 """
 
 from __future__ import annotations
