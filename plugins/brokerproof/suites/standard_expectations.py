@@ -1,7 +1,7 @@
 """The standard expectations of Great Expectations that a suite may have, and the reasons against all others.
 
-Each expectation is listed with all its keywords. So a file is checked without an import of the library, which would
-take 7 to 10 s. A test compares this table with the library.
+The list is closed, so that no verdict rests on a kind that a new version of the library adds. The keywords of each kind
+come from the library's own schemas (keyword_schemas.py). A test compares them with the library.
 """
 
 from __future__ import annotations
@@ -10,21 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
-from brokerproof.suites.keyword_rules import (
-    Rule,
-    check_bound,
-    check_flag,
-    check_mapping,
-    check_number,
-    check_query,
-    check_text,
-    check_texts,
-    check_value_pairs,
-    check_values,
-    check_whole_number,
-    choose_from,
-)
+from brokerproof.suites.keyword_schemas import Schema, list_keyword_schemas, list_required_keywords
 
 
 class Scope(StrEnum):
@@ -36,36 +24,6 @@ class Scope(StrEnum):
     # For PAIRS and RECORDS, the keyword `ignore_row_if` decides which rows are left out.
     PAIRS = "every row with values in `column_A` and `column_B`"
     RECORDS = "every row with values in `column_list`"
-
-
-@dataclass(frozen=True, kw_only=True)
-class StandardExpectation:
-    """A kind of standard expectation, with the rules for its keywords."""
-
-    scope: Scope
-    # All keywords except those that name columns, each with its rule.
-    keywords: Mapping[str, Rule]
-    required: frozenset[str] = frozenset()
-    # At least one of these keywords is needed, because without them the expectation always holds.
-    any_of: tuple[str, ...] = ()
-    # The fields of the library's result whose sum is the number of violations; empty if only one figure is judged.
-    counted_in: tuple[str, ...] = ()
-    names_column: bool = False
-    # Whether the library leaves a row undecided if only one of its two values is present.
-    needs_both: bool = False
-
-    @property
-    def column_keywords(self) -> tuple[str, ...]:
-        """The keywords that name columns of the table."""
-        if self.scope is Scope.PAIRS:
-            return ("column_A", "column_B")
-        if self.scope is Scope.RECORDS:
-            return ("column_list",)
-        return ("column",) if self.names_column else ()
-
-    @property
-    def known_keywords(self) -> frozenset[str]:
-        return frozenset(self.keywords).union(self.column_keywords)
 
 
 # The keywords of the library with which a broken expectation can pass, each with its effect and a remedy.
@@ -81,151 +39,104 @@ CLOSED_KEYWORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 
-_BETWEEN = {"strict_min": check_flag, "strict_max": check_flag}
 
+@dataclass(frozen=True)
+class StandardExpectation:
+    """A kind of standard expectation."""
 
-def _compare(scope: Scope, rule: Rule, *, strict: bool = True, counted_in: tuple[str, ...] = ()) -> StandardExpectation:
-    """Return a kind of expectation with a range. It needs `min_value`, `max_value` or both."""
-    return StandardExpectation(
-        scope=scope,
-        keywords={"min_value": rule, "max_value": rule, **(_BETWEEN if strict else {})},
-        any_of=("min_value", "max_value"),
-        counted_in=counted_in,
-        names_column=scope is Scope.VALUES,
-    )
+    kind: str
+    scope: Scope
+    # The fields of the library's result whose sum is the number of violations; empty if only one figure is judged.
+    counted_in: tuple[str, ...] = ()
+    # Whether the library leaves a row undecided if only one of its two values is present.
+    needs_both: bool = False
+
+    @property
+    def keywords(self) -> Mapping[str, Schema]:
+        """All keywords that a suite may give, each with its schema."""
+        schemas = list_keyword_schemas(self.kind)
+        return {name: schema for name, schema in schemas.items() if name not in CLOSED_KEYWORDS}
+
+    @property
+    def column_keywords(self) -> tuple[str, ...]:
+        """The keywords that name columns of the table."""
+        if self.scope is Scope.RECORDS:
+            return ("column_list",)
+        return tuple(name for name in ("column", "column_A", "column_B") if name in self.keywords)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The other keywords that must be given."""
+        return list_required_keywords(self.kind).difference(self.column_keywords)
+
+    @property
+    def any_of(self) -> tuple[str, ...]:
+        """The bounds. At least one is needed, because without a bound the expectation always holds."""
+        return tuple(name for name in ("min_value", "max_value") if name in self.keywords)
+
+    def list_columns(self, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the columns that the keywords name."""
+        named = [kwargs[keyword] for keyword in self.column_keywords]
+        return tuple(column for each in named for column in (each if isinstance(each, list) else [each]))
 
 
 _EACH = ("unexpected_count",)
-_SQL = "write an `unexpected_rows_expectation` instead"
-
-
-def _ask_each_value(
-    required: Mapping[str, Rule], optional: Mapping[str, Rule] = MappingProxyType({})
-) -> StandardExpectation:
-    return StandardExpectation(
-        scope=Scope.VALUES,
-        keywords={**required, **optional},
-        required=frozenset(required),
-        counted_in=_EACH,
-        names_column=True,
-    )
-
-
-def _ask_whole_values(counted_in: tuple[str, ...]) -> StandardExpectation:
-    """Return a kind of expectation about the set of all distinct values of a column."""
-    return StandardExpectation(
-        scope=Scope.VALUES,
-        keywords={"value_set": check_values},
-        required=frozenset({"value_set"}),
-        counted_in=counted_in,
-        names_column=True,
-    )
-
-
-def _ask_rows(
-    required: Mapping[str, Rule] = MappingProxyType({}),
-    optional: Mapping[str, Rule] = MappingProxyType({}),
-    *,
-    counted_in: tuple[str, ...] = (),
-    names_column: bool = False,
-) -> StandardExpectation:
-    """Return a kind of expectation about a table as a whole, or about each of its rows."""
-    return StandardExpectation(
-        scope=Scope.ROWS,
-        keywords={**required, **optional},
-        required=frozenset(required),
-        counted_in=counted_in,
-        names_column=names_column,
-    )
-
-
-def _ask_pairs(keywords: Mapping[str, Rule], *required: str, needs_both: bool = False) -> StandardExpectation:
-    """Return a kind of expectation about two values of each row."""
-    ignore = choose_from("both_values_are_missing", "either_value_is_missing", "neither")
-    return StandardExpectation(
-        scope=Scope.PAIRS,
-        keywords={**keywords, "ignore_row_if": ignore},
-        required=frozenset(required),
-        counted_in=_EACH,
-        needs_both=needs_both,
-    )
-
-
-def _ask_records(keywords: Mapping[str, Rule] = MappingProxyType({})) -> StandardExpectation:
-    """Return a kind of expectation about several values of each row."""
-    ignore = choose_from("all_values_are_missing", "any_value_is_missing", "never")
-    return StandardExpectation(
-        scope=Scope.RECORDS,
-        keywords={**keywords, "ignore_row_if": ignore},
-        required=frozenset(keywords),
-        counted_in=_EACH,
-    )
-
-
-_MATCH = {"match_on": choose_from("any", "all")}
-
-STANDARD_EXPECTATIONS: Mapping[str, StandardExpectation] = MappingProxyType(
-    {
-        # SQL
-        "unexpected_rows_expectation": _ask_rows(
-            {"unexpected_rows_query": check_query}, counted_in=("observed_value",)
-        ),
-        # Each value of a column
-        "expect_column_values_to_not_be_null": _ask_rows(counted_in=_EACH, names_column=True),
-        "expect_column_values_to_be_null": _ask_rows(counted_in=_EACH, names_column=True),
-        "expect_column_values_to_be_between": _compare(Scope.VALUES, check_bound, counted_in=_EACH),
-        "expect_column_value_lengths_to_be_between": _compare(Scope.VALUES, check_whole_number, counted_in=_EACH),
-        "expect_column_value_lengths_to_equal": _ask_each_value({"value": check_whole_number}),
-        "expect_column_values_to_be_in_set": _ask_each_value({"value_set": check_values}),
-        "expect_column_values_to_not_be_in_set": _ask_each_value({"value_set": check_values}),
-        "expect_column_values_to_be_unique": _ask_each_value({}),
-        "expect_column_values_to_match_regex": _ask_each_value({"regex": check_text}),
-        "expect_column_values_to_not_match_regex": _ask_each_value({"regex": check_text}),
-        "expect_column_values_to_match_regex_list": _ask_each_value({"regex_list": check_texts}, _MATCH),
-        "expect_column_values_to_not_match_regex_list": _ask_each_value({"regex_list": check_texts}),
-        "expect_column_values_to_match_strftime_format": _ask_each_value({"strftime_format": check_text}),
-        "expect_column_values_to_be_json_parseable": _ask_each_value({}),
-        "expect_column_values_to_match_json_schema": _ask_each_value({"json_schema": check_mapping}),
-        # One figure of a column
-        "expect_column_max_to_be_between": _compare(Scope.VALUES, check_bound),
-        "expect_column_min_to_be_between": _compare(Scope.VALUES, check_bound),
-        "expect_column_mean_to_be_between": _compare(Scope.VALUES, check_number),
-        "expect_column_stdev_to_be_between": _compare(Scope.VALUES, check_number),
-        "expect_column_sum_to_be_between": _compare(Scope.VALUES, check_number),
-        "expect_column_unique_value_count_to_be_between": _compare(Scope.VALUES, check_whole_number),
-        "expect_column_proportion_of_unique_values_to_be_between": _compare(Scope.VALUES, check_number),
-        "expect_column_proportion_of_non_null_values_to_be_between": StandardExpectation(
-            scope=Scope.ROWS,
-            keywords={"min_value": check_number, "max_value": check_number, **_BETWEEN},
-            any_of=("min_value", "max_value"),
-            names_column=True,
-        ),
-        # The different values of a column
-        "expect_column_distinct_values_to_be_in_set": _ask_whole_values(("unexpected_count",)),
-        "expect_column_distinct_values_to_contain_set": _ask_whole_values(("missing_count",)),
-        "expect_column_distinct_values_to_equal_set": _ask_whole_values(("unexpected_count", "missing_count")),
-        # Several columns
-        "expect_column_pair_values_to_be_equal": _ask_pairs({}),
-        "expect_column_pair_values_a_to_be_greater_than_b": _ask_pairs({"or_equal": check_flag}, needs_both=True),
-        "expect_column_pair_values_to_be_in_set": _ask_pairs({"value_pairs_set": check_value_pairs}, "value_pairs_set"),
-        "expect_compound_columns_to_be_unique": _ask_records(),
-        "expect_select_column_values_to_be_unique_within_record": _ask_records(),
-        "expect_multicolumn_values_to_be_equal": _ask_records(),
-        "expect_multicolumn_sum_to_equal": _ask_records({"sum_total": check_number}),
-        # The table
-        "expect_table_row_count_to_equal": _ask_rows({"value": check_whole_number}),
-        "expect_table_row_count_to_be_between": _compare(Scope.ROWS, check_whole_number),
-        "expect_table_column_count_to_equal": _ask_rows({"value": check_whole_number}),
-        "expect_table_column_count_to_be_between": _compare(Scope.ROWS, check_whole_number, strict=False),
-        "expect_table_columns_to_match_ordered_list": _ask_rows({"column_list": check_texts}),
-        "expect_table_columns_to_match_set": _ask_rows({"column_set": check_texts}, {"exact_match": check_flag}),
-        "expect_column_to_exist": _ask_rows(optional={"column_index": check_whole_number}, names_column=True),
-        "expect_column_type_to_be": _ask_rows({"type_": check_text}, names_column=True),
-        "expect_column_values_to_be_of_type": _ask_rows({"type_": check_text}, names_column=True),
-        "expect_column_values_to_be_in_type_list": _ask_rows({"type_list": check_texts}, names_column=True),
-    }
+_MISSING = ("missing_count",)
+_KINDS = (
+    # SQL
+    StandardExpectation("unexpected_rows_expectation", Scope.ROWS, ("observed_value",)),
+    # Each value of a column
+    StandardExpectation("expect_column_values_to_not_be_null", Scope.ROWS, _EACH),
+    StandardExpectation("expect_column_values_to_be_null", Scope.ROWS, _EACH),
+    StandardExpectation("expect_column_values_to_be_between", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_value_lengths_to_be_between", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_value_lengths_to_equal", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_be_in_set", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_not_be_in_set", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_be_unique", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_match_regex", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_not_match_regex", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_match_regex_list", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_not_match_regex_list", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_match_strftime_format", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_be_json_parseable", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_values_to_match_json_schema", Scope.VALUES, _EACH),
+    # One figure of a column
+    StandardExpectation("expect_column_max_to_be_between", Scope.VALUES),
+    StandardExpectation("expect_column_min_to_be_between", Scope.VALUES),
+    StandardExpectation("expect_column_mean_to_be_between", Scope.VALUES),
+    StandardExpectation("expect_column_stdev_to_be_between", Scope.VALUES),
+    StandardExpectation("expect_column_sum_to_be_between", Scope.VALUES),
+    StandardExpectation("expect_column_unique_value_count_to_be_between", Scope.VALUES),
+    StandardExpectation("expect_column_proportion_of_unique_values_to_be_between", Scope.VALUES),
+    StandardExpectation("expect_column_proportion_of_non_null_values_to_be_between", Scope.ROWS),
+    # The different values of a column
+    StandardExpectation("expect_column_distinct_values_to_be_in_set", Scope.VALUES, _EACH),
+    StandardExpectation("expect_column_distinct_values_to_contain_set", Scope.VALUES, _MISSING),
+    StandardExpectation("expect_column_distinct_values_to_equal_set", Scope.VALUES, (*_EACH, *_MISSING)),
+    # Several columns
+    StandardExpectation("expect_column_pair_values_to_be_equal", Scope.PAIRS, _EACH),
+    StandardExpectation("expect_column_pair_values_a_to_be_greater_than_b", Scope.PAIRS, _EACH, needs_both=True),
+    StandardExpectation("expect_column_pair_values_to_be_in_set", Scope.PAIRS, _EACH),
+    StandardExpectation("expect_compound_columns_to_be_unique", Scope.RECORDS, _EACH),
+    StandardExpectation("expect_select_column_values_to_be_unique_within_record", Scope.RECORDS, _EACH),
+    StandardExpectation("expect_multicolumn_values_to_be_equal", Scope.RECORDS, _EACH),
+    StandardExpectation("expect_multicolumn_sum_to_equal", Scope.RECORDS, _EACH),
+    # The table
+    StandardExpectation("expect_table_row_count_to_equal", Scope.ROWS),
+    StandardExpectation("expect_table_row_count_to_be_between", Scope.ROWS),
+    StandardExpectation("expect_table_column_count_to_equal", Scope.ROWS),
+    StandardExpectation("expect_table_column_count_to_be_between", Scope.ROWS),
+    StandardExpectation("expect_table_columns_to_match_ordered_list", Scope.ROWS),
+    StandardExpectation("expect_table_columns_to_match_set", Scope.ROWS),
+    StandardExpectation("expect_column_to_exist", Scope.ROWS),
+    StandardExpectation("expect_column_type_to_be", Scope.ROWS),
+    StandardExpectation("expect_column_values_to_be_of_type", Scope.ROWS),
+    StandardExpectation("expect_column_values_to_be_in_type_list", Scope.ROWS),
 )
+STANDARD_EXPECTATIONS: Mapping[str, StandardExpectation] = MappingProxyType({each.kind: each for each in _KINDS})
 
+_SQL = "write an `unexpected_rows_expectation` instead"
 _NOT_ON_SPARK = ("the library does not evaluate it on Spark", _SQL)
 _IN_ONE_PROCESS = ("the library would take all values into one process, and a table may have 10^8 rows", _SQL)
 _BY_ITSELF = ("it compares the rows with each other, and holds where all are equally wrong", _SQL)

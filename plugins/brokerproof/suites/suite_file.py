@@ -2,8 +2,8 @@
 
 If an expectation is missing, the suite passes without it. So the files of the five shipped suites must have an
 expectation about every anomaly or metric of the suite. In every file, the bounds of an expectation must not be looser
-than those of its metric. Every file may also have standard expectations of Great Expectations (standard_entry.py). A
-user's own suite may have expectations about all anomalies and metrics.
+than those of its metric. Every file may also have standard expectations of Great Expectations
+(standard_expectations.py). A user's own suite may have expectations about all anomalies and metrics.
 
 `make docs` writes the shipped files from the tables of anomalies and metrics.
 """
@@ -11,7 +11,6 @@ user's own suite may have expectations about all anomalies and metrics.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,8 +22,7 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.suite_name import check_suite_name
 from brokerproof.experiment.yaml_models import check_fields, suggest_name
-from brokerproof.suites.standard_entry import read_description, read_standard_entry
-from brokerproof.suites.written_expectation import WrittenExpectation
+from brokerproof.suites.written_expectation import WrittenExpectation, read_expectation
 
 _NOTES: Mapping[Suite, str] = {
     Suite.COMPLETENESS: "What was acknowledged is there, what was never published is not. Reads `messages`.",
@@ -69,13 +67,6 @@ def make_entry(name: str) -> dict[str, Any]:
     return {"type": "expect_measurement_within_bounds", "kwargs": kwargs, "description": metric.demand}
 
 
-# Brokerproof's own kinds of expectation, each with the keyword that names its subject, and all its keywords. Every
-# other keyword is refused: with `row_condition`, `mostly` or `result_format`, a broken expectation can pass.
-EXPECTATION_KINDS: Mapping[str, tuple[str, frozenset[str]]] = {
-    "expect_no_illegal_anomaly": ("anomaly", frozenset({"anomaly"})),
-    "expect_measurement_within_bounds": ("metric", frozenset({"metric", "minimum", "maximum", "required"})),
-}
-_ENTRY_FIELDS = frozenset({"type", "kwargs", "description", "meta", "notes"})
 # Great Expectations also writes an `id` into a file.
 _FILE_FIELDS = frozenset({"name", "expectations", "meta", "notes", "id"})
 
@@ -141,40 +132,11 @@ def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
     Raises InputError if no directory has one or the file cannot be used.
     """
     path = _find_file(directories, suite)
-    check_suite_name(suite, path)
-    content = _read_json(path)
-    check_fields(content, _FILE_FIELDS, path, "")
-    if content.get("name") != suite:
-        name = shorten(repr(content.get("name")))
-        raise InputError(f"is {name}, not `{suite}`", file=path, field="name", remedy="name the suite")
-    entries = content.get("expectations")
-    if not isinstance(entries, list) or not entries:
-        raise InputError("holds no expectation", file=path, field="expectations", remedy="write one for each rule")
-    expectations = [_read_entry(entry, path, f"expectations.{index}") for index, entry in enumerate(entries)]
-    own = [expectation.name for expectation in expectations if expectation.standard is None]
-    _check_subjects(own, suite, path)
-    if suite in list(Suite):
-        _check_complete(own, Suite(suite), path)
-    for index, expectation in enumerate(expectations):
-        if expectation.name in METRICS:
-            _check_bounds(expectation, METRICS[expectation.name], path, f"expectations.{index}.kwargs")
-    return SuiteFile(path=path, suite=suite, expectations=_number_names(expectations, path))
-
-
-def _number_names(expectations: Sequence[WrittenExpectation], path: str) -> tuple[WrittenExpectation, ...]:
-    """Return the expectations with unique names: the second one with the name `NAME` gets the name `NAME #2`.
-
-    Raises InputError if two expectations are equal.
-    """
-    numbered: list[WrittenExpectation] = []
-    for index, written in enumerate(expectations):
-        earlier = [other for other in expectations[:index] if other.name == written.name]
-        if any(other.content == written.content for other in earlier):
-            raise InputError(
-                f"`{written.name}` is written twice", file=path, field=f"expectations.{index}", remedy="keep one"
-            )
-        numbered.append(replace(written, name=f"{written.name} #{len(earlier) + 1}") if earlier else written)
-    return tuple(numbered)
+    try:
+        check_suite_name(suite, path)
+        return SuiteFile(path=path, suite=suite, expectations=_read_expectations(_read_json(path), suite))
+    except InputError as error:
+        raise InputError(error.problem, file=path, field=error.field, remedy=error.remedy) from None
 
 
 def _find_file(directories: Sequence[str], suite: str) -> str:
@@ -193,46 +155,59 @@ def _read_json(path: str) -> Mapping[str, Any]:
         with fsspec.open(path, "r", encoding="utf-8") as file:
             content = json.load(file)
     except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="restore it; no run can be judged without it") from None
+        raise InputError("no such file", remedy="restore it; no run can be judged without it") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not valid JSON: {error}", file=path, remedy="mend the syntax") from None
+        raise InputError(f"not valid JSON: {error}", remedy="mend the syntax") from None
     except (OSError, RecursionError, ValueError) as error:
         # The path is no readable file, lists are nested too deeply, or a number has more than 4,300 digits.
-        raise InputError(f"cannot be read: {error}", file=path, remedy="mend the file") from None
+        raise InputError(f"cannot be read: {error}", remedy="mend the file") from None
     if not isinstance(content, dict):
-        raise InputError("holds no suite", file=path, remedy="start with `name` and `expectations`")
+        raise InputError("holds no suite", remedy="start with `name` and `expectations`")
     return content
 
 
-def _read_entry(entry: Any, path: str, field: str) -> WrittenExpectation:
-    if not isinstance(entry, dict):
-        raise InputError("is no expectation", file=path, field=field, remedy="give `type`, `kwargs` and `description`")
-    kind = str(entry.get("type"))
-    if kind not in EXPECTATION_KINDS:
-        return read_standard_entry(entry, path, field, EXPECTATION_KINDS)
-    check_fields(entry, _ENTRY_FIELDS, path, field)
-    about, keywords = EXPECTATION_KINDS[kind]
-    kwargs = entry.get("kwargs")
-    if not isinstance(kwargs, dict) or not isinstance(kwargs.get(about), str):
-        raise InputError(f"does not say its `{about}`", file=path, field=f"{field}.kwargs", remedy="add it")
-    check_fields(kwargs, keywords, path, f"{field}.kwargs")
-    for name in ("minimum", "maximum"):
-        if name in kwargs and not _is_finite_number(kwargs[name]):
-            value = shorten(repr(kwargs[name]))
-            raise InputError(f"is no number: {value}", file=path, field=f"{field}.kwargs.{name}", remedy="give one")
-    if not isinstance(kwargs.get("required", False), bool):
-        raise InputError(
-            "is not true or false", file=path, field=f"{field}.kwargs.required", remedy="write true or false"
-        )
-    description = read_description(entry, path, field)
-    return WrittenExpectation(name=kwargs[about], description=description, content=entry)
+def _read_expectations(content: Mapping[str, Any], suite: str) -> tuple[WrittenExpectation, ...]:
+    check_fields(content, _FILE_FIELDS, "", "")
+    if content.get("name") != suite:
+        name = shorten(repr(content.get("name")))
+        raise InputError(f"is {name}, not `{suite}`", field="name", remedy="name the suite")
+    entries = content.get("expectations")
+    if not isinstance(entries, list) or not entries:
+        raise InputError("holds no expectation", field="expectations", remedy="write one for each rule")
+    expectations = [_read_entry(entry, f"expectations.{index}") for index, entry in enumerate(entries)]
+    own = [expectation.name for expectation in expectations if expectation.standard is None]
+    _check_subjects(own, suite)
+    if suite in list(Suite):
+        _check_complete(own, Suite(suite))
+    for index, expectation in enumerate(expectations):
+        if expectation.name in METRICS:
+            _check_bounds(expectation, METRICS[expectation.name], f"expectations.{index}.kwargs")
+    return _number_names(expectations)
 
 
-def _is_finite_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _read_entry(entry: Any, field: str) -> WrittenExpectation:
+    try:
+        return read_expectation(entry)
+    except InputError as error:
+        where = ".".join(part for part in (field, error.field) if part)
+        raise InputError(error.problem, field=where, remedy=error.remedy) from None
 
 
-def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
+def _number_names(expectations: Sequence[WrittenExpectation]) -> tuple[WrittenExpectation, ...]:
+    """Return the expectations with unique names: the second one with the name `NAME` gets the name `NAME #2`.
+
+    Raises InputError if two expectations are equal.
+    """
+    numbered: list[WrittenExpectation] = []
+    for index, written in enumerate(expectations):
+        earlier = [other for other in expectations[:index] if other.name == written.name]
+        if any(other.content == written.content for other in earlier):
+            raise InputError(f"`{written.name}` is written twice", field=f"expectations.{index}", remedy="keep one")
+        numbered.append(replace(written, name=f"{written.name} #{len(earlier) + 1}") if earlier else written)
+    return tuple(numbered)
+
+
+def _check_subjects(names: Sequence[str], suite: str) -> None:
     """Raise InputError if a name is not the name of an anomaly or metric, or occurs twice.
 
     In the file of one of the five shipped suites, each name must also belong to that suite.
@@ -242,28 +217,24 @@ def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
     for name in names:
         if name not in subjects:
             raise InputError(
-                f"`{name}` is not judged by {suite}",
-                file=path,
-                field="expectations",
-                remedy=suggest_name(name, subjects),
+                f"`{name}` is not judged by {suite}", field="expectations", remedy=suggest_name(name, subjects)
             )
         if names.count(name) > 1:
-            raise InputError(f"two expectations are about `{name}`", file=path, field="expectations", remedy="keep one")
+            raise InputError(f"two expectations are about `{name}`", field="expectations", remedy="keep one")
 
 
-def _check_complete(names: Sequence[str], suite: Suite, path: str) -> None:
+def _check_complete(names: Sequence[str], suite: Suite) -> None:
     """Raise InputError if an anomaly or metric of the suite has no expectation."""
     if missing := [name for name in list_subjects(suite) if name not in names]:
         listed = ", ".join(f"`{name}`" for name in missing)
         raise InputError(
             f"no expectation is about {listed}",
-            file=path,
             field="expectations",
             remedy=f"run `make docs`, or add {json.dumps(make_entry(missing[0]))}",
         )
 
 
-def _check_bounds(written: WrittenExpectation, metric: Metric, path: str, field: str) -> None:
+def _check_bounds(written: WrittenExpectation, metric: Metric, field: str) -> None:
     """Raise InputError if the bounds are looser than those of the metric, or a required metric is not required.
 
     Only a scenario may allow more.
@@ -271,21 +242,18 @@ def _check_bounds(written: WrittenExpectation, metric: Metric, path: str, field:
     if metric.minimum is not None and (written.minimum is None or written.minimum < metric.minimum):
         raise InputError(
             f"allows less than the bound of `{written.name}`, {metric.minimum:g}",
-            file=path,
             field=f"{field}.minimum",
             remedy=f"write {metric.minimum:g} or more; a scenario that allows less says so under `bounds`",
         )
     if metric.maximum is not None and (written.maximum is None or written.maximum > metric.maximum):
         raise InputError(
             f"allows more than the bound of `{written.name}`, {metric.maximum:g}",
-            file=path,
             field=f"{field}.maximum",
             remedy=f"write {metric.maximum:g} or less; a scenario that allows more says so under `bounds`",
         )
     if metric.required and not written.required:
         raise InputError(
             f"does not require that `{written.name}` is measured",
-            file=path,
             field=f"{field}.required",
             remedy="write true",
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from brokerproof.errors import InputError
+from brokerproof.suites import keyword_schemas
 from brokerproof.suites.standard_expectations import CLOSED_KEYWORDS, STANDARD_EXPECTATIONS, UNUSABLE_EXPECTATIONS
 from brokerproof.suites.suite_file import SuiteFile, read_suite
 from builders import ROOT
@@ -122,15 +125,32 @@ SQL = "unexpected_rows_expectation"
         (make_entry(BETWEEN["type"], column="seq", min_value=float("nan")), "kwargs.min_value: is no number"),
         (make_entry(BETWEEN["type"], column="seq", minimum=0), "kwargs.minimum: unknown field `minimum`"),
         (make_entry("expect_column_mean_to_be_between", column="seq", min_value="0"), "is no number: '0'"),
+        (
+            make_entry("expect_column_sum_to_be_between", column="seq", max_value=10**400),
+            "max_value: is no number: 1000",
+        ),
+        (
+            make_entry("expect_column_values_to_match_regex_list", column="key", regex_list=["a", " "]),
+            'regex_list: holds " ", which is no text',
+        ),
+        (make_entry("expect_column_values_to_be_in_type_list", column="key"), "kwargs: does not say its `type_list`"),
+        (make_entry("expect_table_columns_to_match_set"), "kwargs: does not say its `column_set`"),
+        (
+            make_entry("expect_table_columns_to_match_set", column_set=["seq"], exact_match="no"),
+            "exact_match: is not true or false: 'no'",
+        ),
         (make_entry("expect_table_row_count_to_equal"), "kwargs: does not say its `value`"),
         (make_entry("expect_table_row_count_to_equal", value=-1), "is no whole number from 0 on: -1"),
         (make_entry(SET, column="key"), "kwargs: does not say its `value_set`"),
         (make_entry(SET, column="key", value_set=[]), "value_set: is no list with a value in it"),
-        (make_entry(SET, column="key", value_set=["a", None]), "value_set: holds null, a list or a mapping"),
+        (
+            make_entry(SET, column="key", value_set=["a", None]),
+            "value_set: holds null, which is no text, number or boolean",
+        ),
         (make_entry(SET, column="key", value_set=["a", "a"]), "value_set: holds a value twice"),
         (make_entry("expect_column_values_to_match_regex", column="key"), "does not say its `regex`"),
         (make_entry("expect_column_values_to_match_regex", column="key", regex=""), "regex: is no text: ''"),
-        (make_entry("expect_column_values_to_match_regex_list", column="key", regex_list=[]), "no list with a text"),
+        (make_entry("expect_column_values_to_match_regex_list", column="key", regex_list=[]), "no list with a value"),
         (
             make_entry("expect_compound_columns_to_be_unique", column_list=["seq"]),
             "column_list: does not name two columns or more, each once",
@@ -149,7 +169,7 @@ SQL = "unexpected_rows_expectation"
             make_entry(
                 "expect_column_pair_values_to_be_in_set", column_A="key", column_B="producer", value_pairs_set=[["a"]]
             ),
-            "value_pairs_set: holds something else than pairs of values",
+            'value_pairs_set: holds ["a"], which is no pair of texts, numbers or booleans',
         ),
         (make_entry(SQL), "kwargs: does not say its `unexpected_rows_query`"),
         (make_entry(SQL, unexpected_rows_query=" "), "unexpected_rows_query: is no text: ' '"),
@@ -213,3 +233,21 @@ def test_every_kind_can_be_broken_or_counts_what_breaks_it() -> None:
         "expect_multicolumn_values_to_be_equal",
         "expect_column_to_exist",
     }
+
+
+def test_a_library_that_is_not_installed_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyword_schemas, "find_spec", lambda name: None)
+    keyword_schemas._read_schema.cache_clear()
+    assert "Great Expectations is not installed" in refuse(tmp_path, BETWEEN).problem
+
+
+def test_neither_the_library_nor_jsonschema_is_imported_to_check_a_suite(tmp_path: Path) -> None:
+    read(tmp_path, BETWEEN)
+    program = (
+        "import sys; from brokerproof.suites.suite_file import read_suite; "
+        f"assert read_suite([{str(tmp_path)!r}], 'mine').expectations; "
+        "assert not {'great_expectations', 'jsonschema'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT / "plugins")

@@ -1,0 +1,164 @@
+"""The JSON schemas of the keywords of standard expectations, and the check of a value against a schema.
+
+Great Expectations ships a schema for nearly every kind. The schemas are read as files, because an import of the library
+would take 7 to 10 s, and one of `jsonschema` over 1 s. This module has its own schema if the library has none, or if
+the library allows values with which an expectation always holds or cannot be evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from string import Formatter
+from types import MappingProxyType
+from typing import Any
+
+from brokerproof.errors import InputError, shorten
+
+Schema = Mapping[str, Any]
+
+# The properties in a schema of the library that are no keywords.
+_NO_KEYWORDS = frozenset(
+    {"id", "meta", "notes", "description", "rendered_content", "severity", "metadata", "library_metadata"}
+)
+_WITHOUT_SCHEMA: Mapping[str, Schema] = MappingProxyType(
+    {
+        "expect_column_values_to_be_json_parseable": {"properties": {"column": {"type": "string"}}},
+        "expect_column_values_to_match_json_schema": {
+            "properties": {"column": {"type": "string"}, "json_schema": {"type": "object"}},
+            "required": ["json_schema"],
+        },
+    }
+)
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_NUMBER = {"type": "number"}
+_COUNT = {"type": "integer"}
+# By keyword, for all kinds. The types `value` and `pair` are those of `_TYPES`.
+_STRICTER_FOR_ALL: Mapping[str, Schema] = MappingProxyType(
+    {
+        "value_set": {"type": "array", "items": {"type": "value"}, "uniqueItems": True},
+        "value_pairs_set": {"type": "array", "items": {"type": "pair"}},
+        "column_list": _TEXTS,
+        "column_set": _TEXTS,
+        "unexpected_rows_query": {"type": "string", "format": "query"},
+    }
+)
+# By kind and keyword.
+_STRICTER: Mapping[str, Mapping[str, Schema]] = MappingProxyType(
+    {
+        "expect_column_mean_to_be_between": {"min_value": _NUMBER, "max_value": _NUMBER},
+        "expect_column_sum_to_be_between": {"min_value": _NUMBER, "max_value": _NUMBER},
+        "expect_column_value_lengths_to_equal": {"value": _COUNT},
+        "expect_table_column_count_to_be_between": {"min_value": _COUNT, "max_value": _COUNT},
+        "expect_table_row_count_to_be_between": {"min_value": _COUNT, "max_value": _COUNT},
+        "expect_select_column_values_to_be_unique_within_record": {
+            "ignore_row_if": {"enum": ["all_values_are_missing", "any_value_is_missing", "never"]}
+        },
+    }
+)
+# The library does not require these keywords. Without one of them, the expectation always holds.
+_ALSO_REQUIRED = frozenset({"regex", "type_list", "column_list", "column_set"})
+
+
+def list_keyword_schemas(kind: str) -> dict[str, Schema]:
+    """Return the schema of each keyword of a standard expectation. Raises InputError if the library has none."""
+    stricter = {**_STRICTER_FOR_ALL, **_STRICTER.get(kind, {})}
+    properties = _read_schema(kind)["properties"]
+    return {name: stricter.get(name, schema) for name, schema in properties.items() if name not in _NO_KEYWORDS}
+
+
+def list_required_keywords(kind: str) -> frozenset[str]:
+    schema = _read_schema(kind)
+    return _ALSO_REQUIRED.intersection(schema["properties"]).union(schema.get("required", ()))
+
+
+@cache
+def _read_schema(kind: str) -> Schema:
+    if kind in _WITHOUT_SCHEMA:
+        return _WITHOUT_SCHEMA[kind]
+    library = find_spec("great_expectations")
+    for place in (library and library.submodule_search_locations) or ():
+        file = Path(place, "expectations", "core", "schemas", f"{kind.title().replace('_', '')}.json")
+        if file.exists():
+            schema: Schema = json.loads(file.read_bytes())
+            return schema
+    problem = f"Great Expectations is not installed, or its version has no schema of `{kind}`"
+    raise InputError(problem, remedy="install the version that requirements.txt names")
+
+
+def find_problem(schema: Schema, value: Any) -> str | None:
+    """Return what is wrong with the value of a keyword, as a phrase, or None."""
+    # The library also allows an object, which names a parameter that is filled in later. No suite has parameters.
+    options = [option for option in schema.get("anyOf", ()) if option.get("type") != "object"] or [schema]
+    first = options[0]
+    if "enum" in first:
+        listed = " or ".join(f"`{name}`" for name in first["enum"])
+        return None if value in first["enum"] else f"is not {listed}: {shorten(repr(value))}"
+    if first["type"] == "array":
+        return _find_item_problem(first, value)
+    types = [_TYPES[name] for name in dict.fromkeys(option["type"] for option in options)]
+    if not any(is_of_type(value) for _, is_of_type in types):
+        return f"is {' and '.join(phrase for phrase, _ in types)}: {shorten(repr(value))}"
+    return _find_query_problem(value) if first.get("format") == "query" else None
+
+
+def _find_item_problem(schema: Schema, value: Any) -> str | None:
+    if not isinstance(value, list) or not value:
+        return "is no list with a value in it"
+    phrase, is_of_type = _TYPES[schema["items"]["type"]]
+    for item in value:
+        if not is_of_type(item):
+            return f"holds {shorten(json.dumps(item, ensure_ascii=False))}, which is {phrase}"
+    is_repeated = schema.get("uniqueItems") and len({repr(item) for item in value}) < len(value)
+    return "holds a value twice" if is_repeated else None
+
+
+def _find_query_problem(query: str) -> str | None:
+    """Return what is wrong with an SQL query, which must name its table by `{batch}` and have no other placeholder."""
+    try:
+        fields = {field for _, field, _, _ in Formatter().parse(query) if field is not None}
+    except ValueError as error:
+        return f"has a brace that is no `{{batch}}` ({error}); a brace of SQL is written twice"
+    if others := sorted(fields - {"batch"}):
+        return f"has the placeholder `{{{others[0]}}}`; only `{{batch}}` is filled in, and a brace of SQL is doubled"
+    return None if fields else "does not ask the table, which is called `{batch}` in it"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a float can hold. Python's JSON reader also accepts NaN, Infinity and any integer."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and _is_number(value) and value >= 0
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is no null, list or mapping.
+
+    With a null in a set, a wrong row would pass: in Spark, `2 IN (1, NULL)` is null, and Great Expectations counts null
+    as true.
+    """
+    return value is not None and not isinstance(value, list | dict)
+
+
+# By type: the phrase for a value that is not of the type, and the check.
+_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = MappingProxyType(
+    {
+        "number": ("no number", _is_number),
+        "integer": ("no whole number from 0 on", _is_count),
+        "boolean": ("not true or false", lambda value: isinstance(value, bool)),
+        # A blank text as a pattern would match everything.
+        "string": ("no text", lambda value: isinstance(value, str) and bool(value.strip())),
+        "object": ("no mapping with a key in it", lambda value: isinstance(value, dict) and bool(value)),
+        "value": ("no text, number or boolean", _is_plain),
+        "pair": (
+            "no pair of texts, numbers or booleans",
+            lambda value: isinstance(value, list) and len(value) == 2 and all(map(_is_plain, value)),
+        ),
+    }
+)
