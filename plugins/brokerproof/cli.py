@@ -1,4 +1,4 @@
-"""The command line, `brokerproof` or `python -m brokerproof`. Each command is a module of the package `commands`.
+"""The command line, `brokerproof` or `python -m brokerproof`. The package `commands` executes the commands.
 
 If a command ends with a verdict, its exit status is 0 for the verdict that the scenario expects, 1 for another one, and
 2 for an unexpected `unknown` or `no_data`. The other commands end with 0, or with 2 if they fail. Unusable input gives
@@ -78,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
-        command = importlib.import_module(f"brokerproof.commands.{options.command}_command")
-        return int(command.execute(options, from_environment()))
+        commands = importlib.import_module(f"brokerproof.commands.{options.module}_commands")
+        return int(getattr(commands, f"execute_{options.command}")(options, from_environment()))
     except InputError as error:
         return _print_failure(error, options, ExitStatus.UNUSABLE_INPUT)
     except BrokerproofError as error:
@@ -101,12 +101,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
-    def add_command(name: str, text: str) -> argparse.ArgumentParser:
+    def add_command(name: str, module: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         command.add_argument("--json", action="store_true", help="print the result as one JSON value, last on stdout")
+        command.set_defaults(module=module)
         return command
 
-    run = add_command("run", "run a scenario, starting what is missing, and print its verdict")
+    run = add_command("run", "scenario", "run a scenario, starting what is missing, and print its verdict")
     run.add_argument("scenario", metavar="SCENARIO", help="name of a scenario's file, without .yaml")
     run.add_argument(
         "--set",
@@ -117,23 +118,27 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
 
-    watch = add_command("watch", "show a run again until it ends, and print its verdict")
+    watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")
     watch.add_argument("run", metavar="RUN_ID", help="the run's id, or its directory, as in var/runs/<run id>")
 
-    verify = add_command("verify", "judge a run's stored tables again")
+    verify = add_command("verify", "recorded_run", "judge a run's stored tables again")
     verify.add_argument("run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>")
 
     explain = add_command(
-        "explain", "show one message's whole life: attempts, stored copies, deliveries, anomalies, and faults around it"
+        "explain",
+        "recorded_run",
+        "show one message's whole life: attempts, stored copies, deliveries, anomalies, and faults around it",
     )
     explain.formatter_class, explain.epilog = argparse.RawDescriptionHelpFormatter, _EXPLAIN_EPILOG
     explain.add_argument("run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>, or URL")
     explain.add_argument("producer", metavar="PRODUCER", help="the message's producer, as in mycluster-p0")
     explain.add_argument("seq", metavar="SEQ", help="the message's number at that producer, from 0 on")
 
-    add_command("scenarios", "list the scenarios and check every file")
+    add_command("scenarios", "scenario", "list the scenarios and check every file")
 
-    history = add_command("history", "show earlier runs and what got worse; compare two runs, versions or settings")
+    history = add_command(
+        "history", "history", "show earlier runs and what got worse; compare two runs, versions or settings"
+    )
     history.add_argument(
         "scenarios", nargs="*", metavar="SCENARIO", help="only the runs of this one, or of several side by side"
     )
@@ -148,7 +153,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="the last runs of one scenario in groups: by settings, also those of several scenarios",
     )
 
-    report = add_command("report", "write a run's report as a page, JUnit XML, JSON and a badge")
+    report = add_command("report", "recorded_run", "write a run's report as a page, JUnit XML, JSON and a badge")
     report.add_argument(
         "run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>, or its URL"
     )
@@ -156,26 +161,28 @@ def build_parser() -> argparse.ArgumentParser:
         "--output", metavar="DIR", help="where the files go, a directory or a URL (report/ in the run's directory)"
     )
 
-    metrics = add_command("metrics", "print the last run of every scenario in Prometheus' text format")
+    metrics = add_command("metrics", "history", "print the last run of every scenario in Prometheus' text format")
     _add_output_file(metrics, "write them into this file, as node_exporter's textfile collector reads it")
     metrics.add_argument(
         "--listen", metavar="ADDRESS:PORT", help="answer Prometheus there until Ctrl-C, from the history as it is then"
     )
 
-    badge = add_command("badge", "print the last verdict of a scenario, or of all scenarios, as an SVG")
+    badge = add_command("badge", "history", "print the last verdict of a scenario, or of all scenarios, as an SVG")
     badge.add_argument("scenario", nargs="?", metavar="SCENARIO", help="only this one")
     _add_output_file(badge, "write it into this file")
 
-    add_command("doctor", "say what this machine lacks and how to get it")
-    down = add_command("down", "stop everything that this machine still runs: clusters, their monitors and Airflow")
+    add_command("doctor", "doctor", "say what this machine lacks and how to get it")
+    down = add_command(
+        "down", "machine", "stop everything that this machine still runs: clusters, their monitors and Airflow"
+    )
     down.add_argument(
         "--here", action="store_true", help="only the Airflow and the runs of $BROKERPROOF_VAR (var/ of this checkout)"
     )
 
-    prune = add_command("prune", "delete tables and runs that are older than the settings keep them")
+    prune = add_command("prune", "history", "delete tables and runs that are older than the settings keep them")
     prune.add_argument("--dry-run", action="store_true", help="only list what would be deleted, with its size")
 
-    airflow = add_command("airflow", "start, stop or describe the embedded Airflow")
+    airflow = add_command("airflow", "machine", "start, stop or describe the embedded Airflow")
     airflow.add_argument("action", choices=["start", "stop", "status"])
     return parser
 

@@ -84,7 +84,8 @@ class AnomalyFacts:
     meaning: str
     # A sentence that is true of a run without the anomaly. It is the description of the suite's expectation.
     demand: str
-    illegal_under: frozenset[Guarantee]
+    # The guarantees under which it is illegal.
+    illegal_under: frozenset[Guarantee] = frozenset(Guarantee)
     # Whether it is illegal only for subscriptions that keep the order of each key.
     needs_order: bool = False
     # The anomaly is not applicable to a messaging system without this ability.
@@ -95,7 +96,6 @@ class AnomalyFacts:
     at_subscriptions: bool = False
 
 
-_ALWAYS = frozenset(Guarantee)
 _NEVER: frozenset[Guarantee] = frozenset()
 _UNLESS_AT_MOST_ONCE = frozenset({Guarantee.AT_LEAST_ONCE, Guarantee.EFFECTIVELY_ONCE})
 _UNLESS_AT_LEAST_ONCE = frozenset({Guarantee.AT_MOST_ONCE, Guarantee.EFFECTIVELY_ONCE})
@@ -135,7 +135,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.UNPROVEN: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="would be missing, but the log was not read to its end or nothing proves the drain",
-        demand=("No message is unproven: every log was read to its end, and every drain is proven."),
+        demand="No message is unproven: every log was read to its end, and every drain is proven.",
         illegal_under=_NEVER,
         at_subscriptions=True,
     ),
@@ -151,7 +151,6 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         suite=Suite.COMPLETENESS,
         meaning="is stored or was delivered, and was never published",
         demand="No phantom: every message that is stored or was delivered was published.",
-        illegal_under=_ALWAYS,
         outcomes=(),
         at_subscriptions=True,
     ),
@@ -159,14 +158,12 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         suite=Suite.COMPLETENESS,
         meaning="failed for certain or was not sent, and is stored",
         demand="No message that failed for certain is stored after all.",
-        illegal_under=_ALWAYS,
         outcomes=("failed",),
     ),
     Anomaly.FAILED_BUT_DELIVERED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="failed for certain or was not sent, and was delivered",
         demand="No message that failed for certain was delivered after all.",
-        illegal_under=_ALWAYS,
         outcomes=("failed",),
         at_subscriptions=True,
     ),
@@ -174,7 +171,6 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         suite=Suite.COMPLETENESS,
         meaning="was delivered from a position, and the log, which was read to its end, holds it only at others",
         demand="No message was delivered from a position where its log does not hold it.",
-        illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
         at_subscriptions=True,
     ),
@@ -182,7 +178,6 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         suite=Suite.COMPLETENESS,
         meaning="is stored or was delivered with another payload hash or another key than was published",
         demand="No message is corrupted: each one is stored and was delivered with the payload and key of its publish.",
-        illegal_under=_ALWAYS,
         at_subscriptions=True,
     ),
     Anomaly.STORED_TWICE: AnomalyFacts(
@@ -197,7 +192,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.DELIVERED_TWICE: AnomalyFacts(
         suite=Suite.UNIQUENESS,
         meaning="was delivered again from the same position before an earlier delivery's ack was confirmed",
-        demand=("No message is delivered again before an earlier ack is confirmed, if the scenario forbids it."),
+        demand="No message is delivered again before an earlier ack is confirmed, if the scenario forbids it.",
         illegal_under=_NEVER,
         needs=Ability.POSITIONS,
         at_subscriptions=True,
@@ -223,7 +218,6 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         suite=Suite.UNIQUENESS,
         meaning="shares a position with another message",
         demand="No two messages share a position where they are stored, delivered from, or acked.",
-        illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
         at_subscriptions=True,
     ),
@@ -233,7 +227,6 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand=(
             "No message is stored elsewhere than its acks said: its home holds it at a position that one of them named."
         ),
-        illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
         outcomes=("acked",),
     ),
@@ -241,17 +234,13 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         suite=Suite.ORDERING,
         meaning="is first stored behind a later message of its producer and key",
         demand="No message is stored behind a later one of its producer and key.",
-        illegal_under=_ALWAYS,
         # `needs_order` is false: the order in the log is the same for every type of subscription.
         needs=Ability.POSITIONS,
     ),
     Anomaly.DELIVERED_OUT_OF_ORDER: AnomalyFacts(
         suite=Suite.ORDERING,
         meaning="is first delivered after a later message of its producer and key",
-        demand=(
-            "No message is delivered after a later one of its producer and key, where the subscription keeps order."
-        ),
-        illegal_under=_ALWAYS,
+        demand="No message is delivered after a later one of its producer and key, where the subscription keeps order.",
         needs_order=True,
         needs=Ability.POSITIONS,
         at_subscriptions=True,
@@ -259,8 +248,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.POSITION_REGRESSED: AnomalyFacts(
         suite=Suite.ORDERING,
         meaning="was acked at or below a position whose ack was settled before it was sent",
-        demand=("No message is acknowledged at or below a position whose ack was settled before the message was sent."),
-        illegal_under=_ALWAYS,
+        demand="No message is acknowledged at or below a position whose ack was settled before the message was sent.",
         needs=Ability.POSITIONS,
         outcomes=("acked",),
     ),

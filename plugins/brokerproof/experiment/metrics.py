@@ -31,11 +31,11 @@ class Worse(StrEnum):
 class Metric:
     """All facts about one metric, except how it is measured."""
 
-    suite: Suite
+    suite: Suite = Suite.RECOVERY
     # One of `MINIMUM_CHANGE`.
     unit: str
     # What each value is about: `fault` for one value per fault, `run` for one value per run, …
-    subject: str
+    subject: str = "fault"
     meaning: str
     # A sentence that is true of a run within its bounds. It is the description of the suite's expectation.
     demand: str
@@ -103,23 +103,17 @@ METRICS: Mapping[str, Metric] = {
         worse=Worse.LOWER,
     ),
     "detect_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning="from the effect until the cluster no longer listed the failed nodes",
         demand="Failed nodes are detected in the time that the scenario allows.",
     ),
     "reassign_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning="from the effect until other nodes owned every partition of the topic that the failed nodes had",
         demand="Another node owns the topic in the time that the scenario allows.",
     ),
     "first_ack_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning=(
             "from the injection until each producer had, in each partition, "
             "an ack of a message that it sent after the effect; a producer that could send none waits for it, too"
@@ -128,33 +122,25 @@ METRICS: Mapping[str, Metric] = {
         ends_with_load=True,
     ),
     "rto_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning="from the injection to the end of the last interruption that touches the fault's span, 0 without one",
         demand="Every interruption of clients ends after a fault in the time that the scenario allows (RTO).",
         required=True,
         ends_with_load=True,
     ),
     "unavailable_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning="time in which some producer was interrupted in some partition, in interruptions that touch the span",
         demand="Clients are interrupted by a fault for no longer than the scenario allows.",
     ),
     "longest_ack_gap_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning="longest time without an ack of a producer in a partition that touches the fault's span",
         demand="The longest time without an ack is as short as the scenario demands.",
         ends_with_load=True,
     ),
     "longest_delivery_gap_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning=(
             "longest time without a new delivery to a subscription from a partition that touches the fault's span; "
             "a repeated delivery does not end it"
@@ -163,28 +149,22 @@ METRICS: Mapping[str, Metric] = {
         ends_with_load=True,
     ),
     "rpo_messages": Metric(
-        suite=Suite.RECOVERY,
         unit="messages",
-        subject="fault",
         meaning="messages sent before the effect, acked or seen, that no cluster holds any more",
         demand="No more messages that were acked or seen are lost to a fault than the scenario allows (RPO).",
     ),
     "rpo_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning="age, at the effect, of the oldest acked message that `rpo_messages` counts",
         demand="No acknowledged message older than the scenario allows is lost to a fault (RPO).",
     ),
     "lost_later_messages": Metric(
-        suite=Suite.RECOVERY,
         unit="messages",
         subject="destroying fault",
         meaning="messages sent after the effect, acked or seen, that no cluster holds any more",
         demand="No more messages that were sent after a destroying fault are lost than the scenario allows.",
     ),
     "missing_messages": Metric(
-        suite=Suite.RECOVERY,
         unit="messages",
         subject="anomaly",
         meaning=(
@@ -194,17 +174,13 @@ METRICS: Mapping[str, Metric] = {
         demand="No more messages are missing than the scenario allows.",
     ),
     "rereplicate_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning="from the effect to the first sample without an under-replicated segment after the last one with any",
         demand="Every segment has all its copies again in the time that the scenario allows.",
         needs=Ability.UNDER_REPLICATION,
     ),
     "backlog_drain_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning=(
             "from the effect to the first sample of each subscription's backlog that is no higher than before the "
             "run's first fault, after the last high one"
@@ -212,9 +188,7 @@ METRICS: Mapping[str, Metric] = {
         demand="The subscriptions' backlog is drained in the time that the scenario allows.",
     ),
     "agree_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
-        subject="fault",
         meaning=(
             "from the failed nodes' return to the first sample in which no cluster is further behind another than "
             "before the run's first fault, after the last high one"
@@ -223,21 +197,18 @@ METRICS: Mapping[str, Metric] = {
         needs=Ability.REPLICATION,
     ),
     "publish_latency_p50_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="phase or fault that slows",
         meaning="median of the time from schedule to ack, or to the end of the load without an ack",
         demand="The median latency from schedule to ack is within the scenario's bounds.",
     ),
     "publish_latency_p99_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="phase or fault that slows",
         meaning="99th percentile of the time from schedule to ack, or to the end of the load without an ack",
         demand="The 99th percentile of the latency from schedule to ack is within the scenario's bounds.",
     ),
     "publish_latency_max_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="phase or fault that slows",
         meaning="longest time from schedule to ack, or to the end of the load without an ack",
@@ -245,7 +216,6 @@ METRICS: Mapping[str, Metric] = {
     ),
     # Not compared: the emulated link, not the messaging system, causes this delay.
     "link_added_p50_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="way and phase or fault that slows",
         meaning="median of what the emulated link added beyond its delay",
@@ -253,7 +223,6 @@ METRICS: Mapping[str, Metric] = {
         compared=False,
     ),
     "link_added_p99_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="way and phase or fault that slows",
         meaning="99th percentile of what the emulated link added beyond its delay",
@@ -261,7 +230,6 @@ METRICS: Mapping[str, Metric] = {
         compared=False,
     ),
     "replication_lag_p50_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="way and phase",
         meaning="median of the time from ack to delivery elsewhere",
@@ -269,7 +237,6 @@ METRICS: Mapping[str, Metric] = {
         needs=Ability.REPLICATION,
     ),
     "replication_lag_p99_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="way and phase",
         meaning="99th percentile of the time from ack to delivery elsewhere",
@@ -277,7 +244,6 @@ METRICS: Mapping[str, Metric] = {
         needs=Ability.REPLICATION,
     ),
     "replication_lag_max_ms": Metric(
-        suite=Suite.RECOVERY,
         unit="ms",
         subject="way and phase",
         meaning="longest time from ack to delivery elsewhere",
@@ -285,7 +251,6 @@ METRICS: Mapping[str, Metric] = {
         needs=Ability.REPLICATION,
     ),
     "repeated_by_move": Metric(
-        suite=Suite.RECOVERY,
         unit="messages",
         subject="subscription",
         meaning="messages that a subscription got both before and after it moved to another cluster",
@@ -296,7 +261,6 @@ METRICS: Mapping[str, Metric] = {
         needs=Ability.MOVING_SUBSCRIPTIONS,
     ),
     "missed_by_move": Metric(
-        suite=Suite.RECOVERY,
         unit="messages",
         subject="subscription",
         meaning="acked messages that a subscription which moved got neither before nor after it",
@@ -307,7 +271,6 @@ METRICS: Mapping[str, Metric] = {
         needs=Ability.MOVING_SUBSCRIPTIONS,
     ),
     "rate_held": Metric(
-        suite=Suite.RECOVERY,
         unit="share",
         subject="phase",
         meaning="acked messages of the phase's schedule, as a share of the schedule",
@@ -316,7 +279,6 @@ METRICS: Mapping[str, Metric] = {
     ),
     # Not compared: Brokerproof, not the messaging system, determines how often it samples.
     "sampling_gap_s": Metric(
-        suite=Suite.RECOVERY,
         unit="s",
         subject="run",
         meaning=(

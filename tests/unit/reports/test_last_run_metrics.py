@@ -8,7 +8,7 @@ from functools import partial
 
 import httpx
 import pytest
-from brokerproof.commands.metrics_command import parse_listen
+from brokerproof.commands.history_commands import parse_listen
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.reports.last_run_metrics import render_metrics, serve_metrics

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof import lifecycle
-from brokerproof.commands import down_command, verify_command
+from brokerproof.commands import machine_commands, recorded_run_commands
 from brokerproof.results.history import open_history
 from brokerproof.results.history_database import HistoryError
 from brokerproof.results.recording import record_outcome, record_unrecorded_runs
@@ -66,10 +66,10 @@ def test_verify_records_a_run_that_nobody_had_judged_and_only_prints_another(pla
         leave_judgement(run, judgement())
         remove_record(run, JudgingFailure)
 
-    monkeypatch.setattr(verify_command, "submit_locally", submit)
+    monkeypatch.setattr(recorded_run_commands, "submit_locally", submit)
     for run in (judged, cut_off, failed):
         options = argparse.Namespace(run_directory=run.directory, json=False)
-        assert verify_command.execute(options, from_environment()) == 0
+        assert recorded_run_commands.execute_verify(options, from_environment()) == 0
     assert read_verdicts() == {"cut-off": "passed", "failed": "passed"}
 
 
@@ -79,6 +79,6 @@ def test_down_here_ends_and_records_only_what_is_below_its_own_directory(plant, 
     below: list[Path | None] = []
     monkeypatch.setattr(lifecycle, "down", lambda below_=None: below.append(below_) or [])
     for here in (True, False):
-        assert down_command.execute(argparse.Namespace(here=here, json=True), from_environment()) == 0
+        assert machine_commands.execute_down(argparse.Namespace(here=here, json=True), from_environment()) == 0
     assert below == [tmp_path / "runs", None]
     assert read_verdicts() == {"cut-off": "unknown"}

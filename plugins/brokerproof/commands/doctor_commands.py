@@ -1,4 +1,7 @@
-"""`doctor`: lists what runs require of this machine, with a remedy for each thing that is missing."""
+"""`doctor`: lists what runs require of this machine, with a remedy for each thing that is missing.
+
+It has a module of its own, because it also works if a package is missing that other commands import.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from brokerproof.doctor import examine_machine
 from brokerproof.settings import Settings
 
 
-def execute(options: argparse.Namespace, settings: Settings) -> int:
+def execute_doctor(options: argparse.Namespace, settings: Settings) -> int:
     """Print each requirement and whether it is met. The exit status is UNKNOWN if one is not met."""
     findings = examine_machine(settings)
     if options.json:

@@ -1,4 +1,4 @@
-"""`verify`: judges the stored tables of a run again."""
+"""The commands that read the directory of one run: `verify`, `report` and `explain`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from rich.console import Console
 
 from brokerproof.checks import check_suites
-from brokerproof.commands.output import derive_exit_status, print_error, print_json
+from brokerproof.commands.output import ExitStatus, derive_exit_status, make_absolute, open_run, print_error, print_json
 from brokerproof.errors import BrokerproofError, InputError
-from brokerproof.reports.exports import write_run_file
+from brokerproof.reports.exports import write_exports, write_run_file
+from brokerproof.reports.messages.message_life import read_message_life
+from brokerproof.reports.messages.message_view import print_message_life
 from brokerproof.reports.outcome_view import print_outcome
 from brokerproof.results.history import open_recorded_history
 from brokerproof.results.recording import record_outcome
@@ -24,10 +26,10 @@ from brokerproof.spark.job_configuration import list_verify_options
 from brokerproof.spark.submission import submit_locally
 
 
-def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Run the Spark job `verify` on this machine, print the outcome, and write the report again.
+def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
+    """Judge the stored tables of a run again with the Spark job `verify` on this machine, and print the outcome.
 
-    The outcome is recorded in the history only if the run was not judged before.
+    The report is written again. The outcome is recorded in the history only if the run was not judged before.
     """
     directory = Path(options.run_directory).resolve()
     # This check comes first, because judging without tables would replace the run's judgement by `unknown`.
@@ -81,3 +83,44 @@ def _holds_run(directory: Path) -> bool:
     except OSError:
         # The name is too long for a file.
         return False
+
+
+def execute_report(options: argparse.Namespace, settings: Settings) -> int:
+    """Write the files of a run's report, for readers outside Airflow, and print their paths.
+
+    If the run was not judged, print an error too and return UNKNOWN.
+    """
+    run = open_run(options.run_directory)
+    files = write_exports(run, make_absolute(options.output) if options.output else run.path("report"))
+    _, reason = find_judgement(run)
+    again = "(try `brokerproof verify`)"
+    problem = f"run {run.run_id} was not judged, so its report has no verdict: {reason} {again}" if reason else None
+    if problem:
+        print_error(problem)
+    if options.json:
+        print_json({"run_id": run.run_id, "files": files, "problem": problem})
+    else:
+        for location in files.values():
+            print(location)
+    return ExitStatus.UNKNOWN if problem else ExitStatus.OK
+
+
+def execute_explain(options: argparse.Namespace, settings: Settings) -> int:
+    """Print everything that a run recorded about one message: attempts, copies, deliveries and anomalies.
+
+    Return `UNKNOWN` if some evidence about the message is missing or damaged.
+    """
+    del settings
+    life = read_message_life(open_run(options.run_directory), options.producer, _parse_seq(options.seq))
+    if options.json:
+        print_json(life.model_dump(mode="json"))
+    else:
+        print_message_life(life, Console())
+    return ExitStatus.UNKNOWN if life.problems else ExitStatus.OK
+
+
+def _parse_seq(text: str) -> int:
+    # Python refuses to convert a text of more than 4,300 digits into a number. A seq has at most 19 digits.
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InputError(f"`{text}` is no seq", field="SEQ", remedy="give a whole number from 0 on")
+    return int(text)

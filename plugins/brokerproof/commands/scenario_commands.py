@@ -1,20 +1,25 @@
-"""`run`: runs a scenario on the embedded Airflow and prints its verdict."""
+"""The commands about scenarios: `scenarios` lists them, and `run` runs one on the embedded Airflow."""
 
 from __future__ import annotations
 
 import argparse
 import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from brokerproof import clock, lifecycle
-from brokerproof.checks import check_suites, load_scenario
-from brokerproof.commands.output import print_warning
-from brokerproof.commands.run_watch import print_end, watch_run
+from brokerproof.checks import check_suites, list_suite_problems, load_scenario
+from brokerproof.commands.output import ExitStatus, print_error, print_json, print_warning
+from brokerproof.commands.watch_commands import print_end, watch_run
 from brokerproof.errors import InputError, shorten
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.orchestration.dag_run import make_run_id
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
@@ -23,12 +28,61 @@ from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.orchestration.notify.rules import read_rules
 from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
-from brokerproof.run_warnings import list_warnings
+from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
 
 
-def execute(options: argparse.Namespace, settings: Settings) -> int:
+def execute_scenarios(options: argparse.Namespace, settings: Settings) -> int:
+    """List the scenarios with their warnings, and an error for each scenario or suite that is unusable."""
+    settings.check_directories()
+    runs = read_held_shares(print_warning)
+    rows: list[dict[str, Any]] = []
+    errors = [
+        *settings.scenarios.list_problems(),
+        *settings.topologies.list_problems(),
+        *list_suite_problems(settings.expectations),
+    ]
+    suites = list_suites(settings.expectations)
+    for file in settings.scenario_files():
+        try:
+            scenario, topology = load_scenario(file, settings.topologies, suites=suites)
+        except InputError as error:
+            errors.append(error)
+        else:
+            warnings = [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]
+            rows.append(_make_scenario_row(scenario, warnings))
+    # Two topologies of the same name cause the same error for each scenario that uses them.
+    sentences = list(dict.fromkeys(map(str, errors)))
+    if options.json:
+        print_json({"scenarios": rows, "errors": sentences})
+    else:
+        console = Console(highlight=False)
+        for row in rows:
+            # A name takes up to a third of a narrow terminal, so the title has a line of its own.
+            console.print(f"[bold]{row['name']}[/bold]  {row['expected']}, {row['phases_s']:g} s under load")
+            console.print(Padding(f"{row['title']} [dim]({row['topology']})[/dim]", (0, 0, 0, 4)))
+            for warning in row["warnings"]:
+                console.print(Padding(Text(f"⚠ {RunWarning(**warning)}", style="yellow"), (0, 0, 0, 4)))
+    for sentence in sentences:
+        print_error(sentence)
+    return ExitStatus.UNUSABLE_INPUT if sentences else ExitStatus.OK
+
+
+def _make_scenario_row(scenario: Scenario, warnings: Sequence[RunWarning]) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "topology": scenario.topology,
+        "guarantee": str(scenario.guarantee),
+        "expected": str(scenario.expect.verdict),
+        "phases_s": scenario.phases.total_s,
+        "tags": scenario.tags,
+        "warnings": [asdict(warning) for warning in warnings],
+    }
+
+
+def execute_run(options: argparse.Namespace, settings: Settings) -> int:
     """Check the scenario, fetch the software for its nodes, start Airflow unless it runs, and run the scenario.
 
     The verdict is printed, and the exit status follows from it.
