@@ -1,12 +1,18 @@
-"""The overview page: every scenario with its last verdicts and a chart of its trends."""
+"""The pages about several scenarios: the overview, one campaign, and all campaigns.
+
+The overview has every scenario with its last verdicts and a chart of its trends. The page of a campaign, which is a
+series of scenarios that run one after the other, has a headline and a row for each scenario.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from brokerproof.experiment.numbers import format_seconds
 from brokerproof.reports.pages import Page, render
 from brokerproof.reports.timeline_chart import COLOURS
+from brokerproof.results.campaigns import Campaign
 from brokerproof.results.regressions import RULE
 from brokerproof.results.run_groups import GroupBy
 from brokerproof.results.trends import TREND_VALUES, ScenarioTrend, TrendRun, find_usual_range
@@ -175,3 +181,25 @@ def draw_trend(trend: ScenarioTrend) -> dict[str, Any]:
             }
         )
     return figure
+
+
+def render_campaign(campaign: Campaign, page: Page) -> str:
+    return render(
+        "campaign.html.j2",
+        page,
+        {"campaign": campaign, "headline": write_headline(campaign), "format_seconds": format_seconds},
+    )
+
+
+def render_campaigns(campaigns: Sequence[Campaign], page: Page) -> str:
+    return render(
+        "campaigns.html.j2", page, {"campaigns": [(campaign, write_headline(campaign)) for campaign in campaigns]}
+    )
+
+
+def write_headline(campaign: Campaign) -> str:
+    """Return one sentence: whether all runs were as expected, or which scenarios were not."""
+    wrong = [run.scenario for run in campaign.runs if not run.met]
+    if not wrong:
+        return f"All {len(campaign.runs)} runs were as expected."
+    return f"{len(wrong)} of {len(campaign.runs)} runs were not as expected: {', '.join(wrong)}."

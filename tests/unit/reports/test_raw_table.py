@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from brokerproof.errors import InputError, RunError
 from brokerproof.reports.pages import Page
-from brokerproof.reports.raw_table import open_table_file, read_raw_table, render_table
+from brokerproof.reports.run_page import open_table_file, read_raw_table, render_table
 from brokerproof.run.directory import Run
 from builders import SCENARIOS
 from planted_runs import plant_run

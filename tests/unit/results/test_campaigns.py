@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from brokerproof.orchestration.dag_run import derive_run_id, make_run_id
-from brokerproof.reports.campaign_page import render_campaign, render_campaigns, write_headline
+from brokerproof.reports.overview_page import render_campaign, render_campaigns, write_headline
 from brokerproof.reports.pages import Page
 from brokerproof.results.history import open_history
 from builders import SCENARIOS

@@ -29,16 +29,14 @@ from sqlalchemy.orm import Session
 
 from brokerproof.errors import BrokerproofError
 from brokerproof.orchestration.dag_run import belongs_to, derive_run_id
-from brokerproof.reports.campaign_page import render_campaign, render_campaigns
 from brokerproof.reports.compare_page import render_choice, render_comparison, render_groups
 from brokerproof.reports.exports import EXPORTS
 from brokerproof.reports.last_run_metrics import render_metrics
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_view import render_message_page
-from brokerproof.reports.overview_page import FILTERS, render_overview
+from brokerproof.reports.overview_page import FILTERS, render_campaign, render_campaigns, render_overview
 from brokerproof.reports.pages import STATIC, Page, find_plotly, make_verdict_css
-from brokerproof.reports.raw_table import open_table_file, read_raw_table, render_table
-from brokerproof.reports.run_page import render_run_page
+from brokerproof.reports.run_page import open_table_file, read_raw_table, render_run_page, render_table
 from brokerproof.reports.run_report import read_run_report
 from brokerproof.results.campaigns import Campaign
 from brokerproof.results.history import History, RunPlace, open_recorded_history

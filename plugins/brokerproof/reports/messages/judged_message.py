@@ -1,19 +1,136 @@
-"""Reads the results of judging for one message: its anomalies, and the logs and subscriptions that it had to reach."""
+"""The results of judging for one message, the models of its events, and one sentence about what happened to it.
+
+The results are its anomalies, and the logs and subscriptions that it had to reach. Times of events are microseconds
+since the epoch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.experiment.numbers import format_moment, format_short_time
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.reports.messages.message_events import RowModel
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.records import Moment
 from brokerproof.run.strict_model import StrictModel
 from brokerproof.run.table_rows import collect_rows, count_rows
+from brokerproof.run.tables import AttemptOutcome, FaultState
+
+
+class RowModel(StrictModel):
+    """A model whose fields are columns of a table, or are computed from columns."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], **values: Any) -> Self:
+        """Return a model with the fields `values`. Every other field has the value of the row's column of that name."""
+        columns = {name: row[name] for name in cls.model_fields if name in row}
+        return cls.model_validate({**columns, **values}, strict=False)
+
+
+class LogPosition(RowModel):
+    """A position in a log. Positions can be compared only within one partition of a topic in one cluster."""
+
+    segment: int
+    offset: int
+    batch_index: int | None
+
+    def __str__(self) -> str:
+        return ":".join(str(part) for part in (self.segment, self.offset, self.batch_index) if part is not None)
+
+
+class _AtPlace(RowModel):
+    cluster: str
+    topic: str
+    # -1 for a topic without partitions; None if it is not known.
+    partition: int | None
+
+
+class Sent(_AtPlace):
+    kind: Literal["sent"] = "sent"
+    # None if a killed client recorded only that the attempt may have been sent.
+    at: Moment | None
+    scheduled_at: Moment | None
+    # The number of the attempt, from 1, in the order of sending.
+    attempt: int
+    epoch: int
+
+
+class SettledAttempt(_AtPlace):
+    """The outcome of an attempt, as its producer knows it."""
+
+    kind: Literal["settled"] = "settled"
+    # None if no answer came.
+    at: Moment | None
+    attempt: int
+    outcome: AttemptOutcome
+    error: str | None
+    # The position that the ack named. The ack of a retry that the cluster recognized names none.
+    position: LogPosition | None
+
+
+class Stored(_AtPlace):
+    """A copy that was found in a cluster's log when the log was read back.
+
+    A log has no time of writing, so `at` is the earliest possible time: the time at which the attempt was sent, or the
+    message's `published_at` if that is later.
+    """
+
+    kind: Literal["stored"] = "stored"
+    at: Moment | None
+    published_at: Moment | None
+    position: LogPosition | None
+    replicated_from: str | None
+    # Whether the copy has the published payload; None if no attempt is known.
+    payload_matches: bool | None
+
+
+class Delivered(_AtPlace):
+    kind: Literal["delivered"] = "delivered"
+    at: Moment | None
+    subscription: str
+    consumer: str | None
+    # A number that grows each time the consumer subscribes.
+    incarnation: int | None
+    position: LogPosition | None
+    redelivery_count: int | None
+    replicated_from: str | None
+    payload_matches: bool | None
+    # Whether the cluster confirmed the ack of this delivery. The confirmation is an event of its own.
+    ack_confirmed: bool
+
+
+class AckConfirmed(_AtPlace):
+    """The cluster's first answer that confirmed the ack of a delivery."""
+
+    kind: Literal["ack_confirmed"] = "ack_confirmed"
+    at: Moment
+    subscription: str
+    consumer: str | None
+    incarnation: int | None
+    position: LogPosition | None
+
+
+class FaultChanged(StrictModel):
+    """A fault's change to another state, at a time between the message's first and last event."""
+
+    kind: Literal["fault"] = "fault"
+    at: Moment
+    fault: str
+    fault_kind: str
+    targets: tuple[str, ...]
+    state: FaultState
+    evidence: str | None
+
+
+Event = Annotated[Sent | SettledAttempt | Stored | Delivered | AckConfirmed | FaultChanged, Field(discriminator="kind")]
 
 
 class Legality(StrEnum):
@@ -111,3 +228,110 @@ def _compare_with_judgement(run: Run, judgement: Judgement, *, is_judged: bool) 
         yield f"The table anomalies has {found:,} rows, and the judgement counted {expected:,} anomalies; {again}."
     elif not is_judged:
         yield f"The table messages has no row of this message, although the run was judged; {again}."
+
+
+def compose_sentence(
+    name: str,
+    events: Sequence[Event],
+    judged: JudgedMessage | None,
+    *,
+    doubtful: Collection[str],
+    is_whole: bool,
+    has_subscriptions: bool,
+) -> str:
+    """Return one sentence about the publishing, copies, deliveries and anomalies of the message `name`.
+
+    If an event is not found and its table is in `doubtful`, the sentence says "not known" instead of "not". If
+    `is_whole` is False, the sentence says that the evidence is not whole.
+    """
+    parts = [
+        _describe_publishing(events, judged, "publishes" in doubtful),
+        _describe_storing(events, judged, "stored" in doubtful),
+    ]
+    if has_subscriptions or any(isinstance(event, Delivered) for event in events):
+        parts.append(_describe_deliveries(events, judged, "deliveries" in doubtful))
+    return f"{name} {', '.join(parts)}; {_describe_judgement(judged, is_whole)}."
+
+
+def _describe_publishing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
+    due = [event for event in events if isinstance(event, SettledAttempt)]
+    settled = [event for event in due if event.outcome is not AttemptOutcome.NOT_SENT]
+    if not settled and due:
+        return "was not sent, because too many messages had no answer until the end of the load"
+    if not settled:
+        return "was published in a way that is not known" if doubtful else "was never published"
+    errors = ", ".join(dict.fromkeys(event.error for event in settled if event.error))
+    because = f" ({errors})" if errors else ""
+    tried = "" if len(settled) == 1 else f"was attempted {_times(len(settled))} and "
+    if acks := [event for event in settled if event.outcome is AttemptOutcome.ACKED]:
+        return tried + _describe_ack(events, acks)
+    if all(event.outcome is AttemptOutcome.FAILED for event in settled):
+        return f"{tried}failed for certain{because}"
+    recovered = " but was recovered" if judged and any(place.recovered for place in judged.places) else ""
+    return f"{tried}has an unknown outcome{because}{recovered}"
+
+
+def _describe_ack(events: Sequence[Event], acks: Sequence[SettledAttempt]) -> str:
+    settled_at = min((ack.at for ack in acks if ack.at is not None), default=None)
+    sent_at = min((event.at for event in events if isinstance(event, Sent) and event.at is not None), default=None)
+    after = "" if settled_at is None or sent_at is None else f" after {format_short_time(settled_at - sent_at)}"
+    return "was acknowledged" + after + ("" if settled_at is None else f" at {format_moment(settled_at)}")
+
+
+def _describe_storing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
+    copies = {
+        # A system without positions has one event for each copy, so the event's number identifies the copy.
+        (event.cluster, event.topic, event.partition, event.position or number): event.cluster
+        for number, event in enumerate(events)
+        if isinstance(event, Stored)
+    }
+    due = [place.cluster for place in judged.places if place.subscription is None] if judged else []
+    if not copies:
+        return "whether it is stored is not known" if doubtful else "was found in no log"
+    return f"stored {_list_places(copies.values(), due, 'in', doubtful)}"
+
+
+def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
+    found = [(event.cluster, event.subscription) for event in events if isinstance(event, Delivered)]
+    due = [(each.cluster, each.subscription) for each in judged.places if each.subscription] if judged else []
+    has_clusters = len({cluster for cluster, _ in (*found, *due)}) > 1
+
+    def name(places: Iterable[tuple[str, str]]) -> list[str]:
+        return [f"`{subscription}`" + (f" in {cluster}" if has_clusters else "") for cluster, subscription in places]
+
+    if not found:
+        return "whether it was delivered is not known" if doubtful else "not delivered"
+    return f"delivered {_list_places(name(found), name(due), 'to', doubtful)}"
+
+
+def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: bool) -> str:
+    """Return a phrase: how often the message is at each place of `found`, and which places of `due` lack it.
+
+    If `doubtful`, the places that lack the message are left out.
+    """
+    counts = Counter(found)
+    lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]
+    listed = _join(f"{_times(count)} {word} {place}" for place, count in counts.items())
+    return listed + (f" but not {word} {' or '.join(lacking)}" if lacking else "")
+
+
+def _describe_judgement(judged: JudgedMessage | None, is_whole: bool) -> str:
+    if judged is None:
+        return "what judging found about it is not known"
+    found = dict.fromkeys(f"`{each.anomaly}` ({each.legality})" for each in judged.anomalies)
+    if found:
+        return f"judging found {_join(found)}" + ("" if is_whole else ", and the evidence about it is not whole")
+    if not is_whole:
+        return "judging names nothing wrong with it, but the evidence about it is not whole"
+    if judged.evidence_problems:
+        return "judging names nothing wrong with it, but the run's evidence has gaps"
+    return "nothing is wrong with it"
+
+
+def _join(parts: Iterable[str]) -> str:
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")

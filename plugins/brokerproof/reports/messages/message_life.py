@@ -17,18 +17,19 @@ from pydantic import ValidationError
 
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.reports.messages.judged_message import JudgedMessage, read_judged_message
-from brokerproof.reports.messages.message_events import (
+from brokerproof.reports.messages.judged_message import (
     AckConfirmed,
     Delivered,
     Event,
     FaultChanged,
+    JudgedMessage,
     LogPosition,
     Sent,
     SettledAttempt,
     Stored,
+    compose_sentence,
+    read_judged_message,
 )
-from brokerproof.reports.messages.message_sentence import compose_sentence
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse, follow_faults
 from brokerproof.run.records import Moment, TablesDeletion, TableSeal, read_record

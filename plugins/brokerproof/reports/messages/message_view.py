@@ -12,8 +12,16 @@ from rich.text import Text
 from brokerproof import clock
 from brokerproof.errors import shorten
 from brokerproof.experiment.numbers import NOTHING, format_moment, format_short_time
-from brokerproof.reports.messages.judged_message import Legality, MessageAnomaly
-from brokerproof.reports.messages.message_events import AckConfirmed, Delivered, Event, FaultChanged, Sent, Stored
+from brokerproof.reports.messages.judged_message import (
+    AckConfirmed,
+    Delivered,
+    Event,
+    FaultChanged,
+    Legality,
+    MessageAnomaly,
+    Sent,
+    Stored,
+)
 from brokerproof.reports.messages.message_life import MessageLife
 from brokerproof.reports.pages import Page, render
 from brokerproof.run.fault_course import FaultCourse

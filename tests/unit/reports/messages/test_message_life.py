@@ -12,8 +12,7 @@ import pytest
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.reports.messages.judged_message import Legality
-from brokerproof.reports.messages.message_events import Delivered, Event, FaultChanged, SettledAttempt, Stored
+from brokerproof.reports.messages.judged_message import Delivered, Event, FaultChanged, Legality, SettledAttempt, Stored
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
 from brokerproof.reports.messages.message_view import tabulate_events
 from brokerproof.results.retention import MESSAGE_TABLES
