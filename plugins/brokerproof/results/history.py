@@ -228,6 +228,11 @@ class History:
         with self._begin_reading() as session:
             return select_campaigns(session, stamp=stamp)
 
+    def list_run_ids(self, scenario: str) -> list[str]:
+        """Return the ids of all recorded runs of a scenario."""
+        with self._begin_reading() as session:
+            return list(session.scalars(select(RecordedRun.run_id).where(RecordedRun.scenario == scenario)))
+
     def find_run_place(self, run_id: str) -> RunPlace | None:
         """Return a run's directory and regressions, or None if the run is not recorded. Other columns are not read."""
         with self._begin_reading() as session:

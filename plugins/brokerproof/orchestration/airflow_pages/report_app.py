@@ -28,7 +28,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from brokerproof.errors import BrokerproofError
-from brokerproof.orchestration.dag_run import belongs_to, derive_run_id
+from brokerproof.orchestration.dag_run import belongs_to, derive_run_id, find_newest_try
 from brokerproof.reports.campaign_page import render_campaign, render_campaigns
 from brokerproof.reports.compare_page import render_choice, render_comparison, render_groups
 from brokerproof.reports.exports import EXPORTS
@@ -59,9 +59,6 @@ _STATIC = {
 }
 # The id of the DAG of campaigns, whose runs start runs of other DAGs.
 _CAMPAIGN = "campaign"
-# The highest try that a page looks for. When a user clears a DAG run, Airflow runs it again as a new try, which has its
-# own directory.
-_MOST_TRIES = 20
 
 # (text, address) of each link.
 Links = list[tuple[str, str]]
@@ -267,11 +264,12 @@ def _show_run_of_dag(
     _authorize(dag_id, user)
     if dag_id == _CAMPAIGN:
         return _list_campaigns(request, user)
-    tries = [try_number] if try_number is not None else range(_MOST_TRIES, 0, -1)
-    names = [derive_run_id(dag_id, dag_run_id, number) for number in tries]
     with _open_history() as history:
-        places = (history.find_run_place(name) for name in names) if history else iter(())
-        place = next((found for found in places if found is not None), None)
+        if try_number is None:
+            run_id = find_newest_try(history.list_run_ids(dag_id) if history else (), dag_id, dag_run_id)
+        else:
+            run_id = derive_run_id(dag_id, dag_run_id, try_number)
+        place = history.find_run_place(run_id) if history and run_id else None
     return _render_run(place, dag_run_id, request, user, session)
 
 
