@@ -23,6 +23,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -42,6 +43,7 @@ from brokerproof.reports.run_page import render_run_page
 from brokerproof.reports.run_report import read_run_report
 from brokerproof.results.campaigns import Campaign
 from brokerproof.results.history import History, RunPlace, open_recorded_history
+from brokerproof.results.history_database import HistoryError
 from brokerproof.results.run_groups import GroupBy
 from brokerproof.run.directory import Run
 
@@ -77,6 +79,12 @@ def make_report_app() -> FastAPI:
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "same-origin"
         return response
+
+    @app.exception_handler(BrokerproofError)
+    async def explain(request: Request, error: Exception) -> Response:
+        # A run or a part of it is missing or damaged, or the history cannot be used.
+        status = 503 if isinstance(error, HistoryError) else 404
+        return await http_exception_handler(request, HTTPException(status, str(error)))
 
     app.get("/static/{name}")(_send_static)
     app.get("/")(_show_overview)
@@ -168,10 +176,7 @@ def _show_run(run_id: str, request: Request, user: GetUserDep, session: SessionD
 
 def _show_message(run_id: str, producer: str, seq: int, request: Request, user: GetUserDep) -> HTMLResponse:
     run = _find_run(run_id, user)
-    try:
-        life = read_message_life(run, producer, seq)
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    life = read_message_life(run, producer, seq)
     return HTMLResponse(render_message_page(life, _page(request, draws=False)))
 
 
@@ -200,10 +205,7 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
     if name not in EXPORTS:
         raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
     run = _find_run(run_id, user)
-    try:
-        text = EXPORTS[name](run)
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    text = EXPORTS[name](run)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     disposition = f'attachment; filename="{run_id}-{name}"'
     return Response(text, media_type=kind, headers={"Content-Disposition": disposition})
@@ -211,18 +213,12 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
 
 def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> HTMLResponse:
     run = _find_run(run_id, user)
-    try:
-        return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
 
 
 def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Response:
     run = _find_run(run_id, user)
-    try:
-        blocks = open_table_file(run, table, name)
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    blocks = open_table_file(run, table, name)
     disposition = f'attachment; filename="{run_id}-{table}-{name}"'
     headers = {"Content-Disposition": disposition}
     return StreamingResponse(blocks, media_type="application/vnd.apache.parquet", headers=headers)
@@ -278,10 +274,7 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
         raise HTTPException(404, f"No run {name} is recorded; a run is recorded when its task `record` has ended.")
     _authorize(place.scenario, user)
     _require_directory(place)
-    try:
-        report = read_run_report(Run(place.run_dir))
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    report = read_run_report(Run(place.run_dir))
     page = _page(request)
     files = [(f"As a file: {name}", f"{page.root}runs/{quote(place.run_id)}/files/{name}") for name in EXPORTS]
     compare = ("Compare with another run", f"{page.root}compare?a={quote(place.run_id)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from airflow.api_fastapi.common.db.common import _get_session
 from airflow.api_fastapi.core_api.security import get_user
 from brokerproof.orchestration.airflow_pages import report_app
 from brokerproof.orchestration.dag_run import derive_run_id
-from brokerproof.results.history import History
+from brokerproof.results.history import History, open_history
 
 SCENARIO = "kill_region"
 Fetch = Callable[[str], httpx.Response]
@@ -63,3 +64,40 @@ def test_the_page_of_a_dag_run_shows_the_try_that_is_asked_for(
 def test_a_dag_run_without_a_recorded_try_is_not_found(fetch: Fetch) -> None:
     answer = fetch(f"/dags/{SCENARIO}/runs/nightly")
     assert (answer.status_code, "No run nightly is recorded" in answer.json()["detail"]) == (404, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("tables/nothing", "no run has a table `nothing`"),
+        ("tables/publishes/nothing.parquet", "nothing.parquet"),
+    ],
+)
+def test_what_a_run_does_not_have_is_not_found(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History, path: str, problem: str
+) -> None:
+    sqlite_history.record(plant("r1", judged=judgement()))
+    answer = fetch(f"/runs/r1/{path}")
+    assert answer.status_code == 404
+    assert problem in answer.json()["detail"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["", "/files/report.json"])
+def test_a_run_whose_directory_is_missing_is_not_found(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History, path: str
+) -> None:
+    run = plant("r1", judged=judgement())
+    sqlite_history.record(run)
+    shutil.rmtree(run.directory)
+    answer = fetch(f"/runs/r1{path}")
+    assert answer.status_code == 404
+    assert run.directory in answer.json()["detail"]
+
+
+def test_a_history_that_cannot_be_used_is_explained(fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_DATABASE_URL", "sqlite:////proc/nothing/history.db")
+    monkeypatch.setattr(report_app, "open_recorded_history", open_history)
+    answer = fetch("/runs/r1")
+    assert answer.status_code == 503
+    assert "the history in sqlite:////proc/nothing/history.db cannot be used" in answer.json()["detail"]
