@@ -62,7 +62,7 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
 def open_recorded_history() -> History | None:
     """Open the history that this machine's settings name, or return None if its SQLite file does not exist yet."""
     database = _find_database(None, None)
-    if database.get_backend_name() == "sqlite" and not Path(database.database or "").expanduser().exists():
+    if database.get_backend_name() == "sqlite" and not Path(database.database or "").exists():
         return None
     return open_history()
 
