@@ -58,7 +58,7 @@ def test_the_path_of_an_sqlite_file_may_begin_with_the_home_directory(
 
 def test_a_home_directory_that_no_user_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DATABASE_URL, "sqlite:///~nosuchuser/history.db")
-    with pytest.raises(HistoryError, match="~nosuchuser/history.db"):
+    with pytest.raises(HistoryError, match=r"~nosuchuser/history\.db"):
         open_recorded_history()
 
 
