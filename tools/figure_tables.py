@@ -238,9 +238,11 @@ def _format_rereplication(run: MeasuredRun) -> str:
 
 
 def _format_lag(run: MeasuredRun, quantile: str) -> str:
+    """Return the lag in each direction in which the run replicated."""
     ways = ("cluster-eu>cluster-us", "cluster-us>cluster-eu")
-    values = [run.values.get((f"replication_lag_{quantile}_ms", f"{way}/recovery")) for way in ways]
-    return " and ".join(_format_milliseconds(value) for value in values if value is not None)
+    subjects = [(f"replication_lag_{quantile}_ms", f"{way}/recovery") for way in ways]
+    values = [run.values[subject] for subject in subjects if subject in run.values]
+    return " and ".join(map(_format_milliseconds, values or [None]))
 
 
 def _format_rpo(run: MeasuredRun) -> str:
@@ -254,7 +256,9 @@ def _format_seconds(value: float | None) -> str:
     return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
 
 
-def _format_milliseconds(value: float) -> str:
+def _format_milliseconds(value: float | None) -> str:
+    if value is None:
+        return "not measured"
     return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s"
 
 

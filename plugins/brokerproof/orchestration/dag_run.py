@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from datetime import datetime
 
 # The parameter of every scenario's DAG: the values that are changed for a run, by dotted path.
@@ -58,6 +59,13 @@ def find_try_number(run_id: str, scenario: str, dag_run_id: str) -> int | None:
     """Return which try of this DAG run has the id `run_id`, or None if `run_id` belongs to another DAG run."""
     found = re.fullmatch(rf"{re.escape(_name_dag_run(scenario, dag_run_id))}({_TRY})?", run_id)
     return int(found["number"] or 1) if found else None
+
+
+def find_newest_try(run_ids: Iterable[str], scenario: str, dag_run_id: str) -> str | None:
+    """Return the id of the highest try of this DAG run among `run_ids`, or None if no id belongs to this DAG run."""
+    numbers = ((find_try_number(run_id, scenario, dag_run_id), run_id) for run_id in run_ids)
+    tries = [(number, run_id) for number, run_id in numbers if number is not None]
+    return max(tries)[1] if tries else None
 
 
 def belongs_to(run_id: str, scenario: str, dag_run_id: str) -> bool:

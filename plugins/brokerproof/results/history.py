@@ -62,7 +62,7 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
 def open_recorded_history() -> History | None:
     """Open the history that this machine's settings name, or return None if its SQLite file does not exist yet."""
     database = _find_database(None, None)
-    if database.get_backend_name() == "sqlite" and not Path(database.database or "").expanduser().exists():
+    if database.get_backend_name() == "sqlite" and not Path(database.database or "").exists():
         return None
     return open_history()
 
@@ -227,6 +227,11 @@ class History:
         """Return the newest campaigns, newest first. If `stamp` is given, return only the campaign with this stamp."""
         with self._begin_reading() as session:
             return select_campaigns(session, stamp=stamp)
+
+    def list_run_ids(self, scenario: str) -> list[str]:
+        """Return the ids of all recorded runs of a scenario."""
+        with self._begin_reading() as session:
+            return list(session.scalars(select(RecordedRun.run_id).where(RecordedRun.scenario == scenario)))
 
     def find_run_place(self, run_id: str) -> RunPlace | None:
         """Return a run's directory and regressions, or None if the run is not recorded. Other columns are not read."""

@@ -33,7 +33,10 @@ class HistoryError(BrokerproofError):
 
 
 def parse_url(text: str) -> URL:
-    """Return `text` as a URL. Raises HistoryError if `text` is no URL or names a database in memory."""
+    """Return `text` as a URL, with `~` resolved at the beginning of the path of an SQLite file.
+
+    Raises HistoryError if `text` is no URL or names a database in memory.
+    """
     try:
         # Heroku and other services write `postgres://`, which SQLAlchemy does not accept.
         url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
@@ -44,6 +47,11 @@ def parse_url(text: str) -> URL:
         ) from None
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise HistoryError("a history in memory keeps nothing; write `sqlite:////path/to/history.db`")
+    if url.get_backend_name() == "sqlite" and url.database is not None and url.database.startswith("~"):
+        try:
+            return url.set(database=str(Path(url.database).expanduser()))
+        except RuntimeError as error:
+            raise HistoryError(f"the history's file `{url.database}` cannot be found: {error}") from None
     return url
 
 
@@ -53,7 +61,7 @@ def make_engine(url: URL) -> Engine:
         waits = {"connect_timeout": 10} if url.get_backend_name() in ("postgresql", "mysql", "mariadb") else {}
         return create_engine(url, poolclass=NullPool, connect_args=waits)
     assert url.database is not None
-    Path(url.database).expanduser().parent.mkdir(parents=True, exist_ok=True)
+    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")

@@ -48,5 +48,7 @@ def read_live_status(run: Run, part: str) -> dict[str, Any]:
 def read_every_live_status(run: Run) -> dict[str, dict[str, Any]]:
     """Return {part: its live status} for all parts of the run that have written one."""
     filesystem, root = fsspec.url_to_fs(run.path("progress"))
-    parts = sorted(PurePosixPath(file).stem for file in filesystem.glob(f"{root}/*.json"))
+    # No glob pattern is used, because the run's directory may contain characters that are special in a pattern.
+    files = map(PurePosixPath, filesystem.ls(root, detail=False) if filesystem.exists(root) else ())
+    parts = sorted(file.stem for file in files if file.suffix == ".json")
     return {part: read_live_status(run, part) for part in parts}

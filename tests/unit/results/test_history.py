@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import BrokerproofError
-from brokerproof.results.history import open_history
+from brokerproof.results.history import open_history, open_recorded_history
 from brokerproof.results.history_database import DATABASE_URL, HistoryError
 from brokerproof.results.history_schema import (
     AnomalyCount,
@@ -37,6 +37,29 @@ def count_rows(url: str) -> dict[str, int]:
             model.__tablename__: session.scalar(select(func.count()).select_from(model)) or 0
             for model in (RecordedRun, RecordedCheck, RecordedMeasurement, AnomalyCount, AnomalySample)
         }
+
+
+def test_the_path_of_an_sqlite_file_may_begin_with_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv(DATABASE_URL, "sqlite:///~/history.db")
+    assert open_recorded_history() is None
+    open_history().close()
+    assert (home / "history.db").exists()
+    assert not list(elsewhere.iterdir())
+    recorded = open_recorded_history()
+    assert recorded is not None
+    recorded.close()
+
+
+def test_a_home_directory_that_no_user_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DATABASE_URL, "sqlite:///~nosuchuser/history.db")
+    with pytest.raises(HistoryError, match=r"~nosuchuser/history\.db"):
+        open_recorded_history()
 
 
 def refuse_inserts(url: str, table: str) -> None:

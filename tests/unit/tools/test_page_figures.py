@@ -49,9 +49,13 @@ def plant_run(
     legal: dict[str, int] | None = None,
     verdict: str = "passed",
     left: float = 0,
+    lags: dict[str, float | None] | None = None,
     **changes: Any,
 ) -> None:
-    """Plant a judged run; each is younger than the one before."""
+    """Plant a judged run; each is younger than the one before.
+
+    `lags` has the replication lag of each direction in the last phase, which is the same for each quantile.
+    """
     resolved, topology = load_scenario(settings.scenario_file(scenario), settings.topologies, overrides)
     name = f"{scenario}-{len(list(settings.runs.glob('*')))}"
     run = Run.create(
@@ -62,7 +66,14 @@ def plant_run(
         suites=dict.fromkeys(Suite, make_suite(verdict)),
         counts=make_counts(acked, illegal=illegal, legal=legal),
         recovery=recovery,
-        measurements=[make_measurement(name, "under_replicated_segments", left, subject="end_of_run")],
+        measurements=[
+            make_measurement(name, "under_replicated_segments", left, subject="end_of_run"),
+            *(
+                make_measurement(name, f"replication_lag_{quantile}_ms", value, subject=f"{way}/recovery")
+                for way, value in (lags or {}).items()
+                for quantile in ("p50", "p99", "max")
+            ),
+        ],
     )
     write_record(run, judgement)
 
@@ -202,3 +213,22 @@ def test_two_rows_with_the_same_label_are_refused(settings: Settings) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_pages_can_be_filled(settings: Settings, page: str) -> None:
     assert fill_page((ROOT / page).read_text(encoding="utf-8"), MeasuredRuns(settings), print)
+
+
+@pytest.mark.parametrize(
+    ("lags", "text"),
+    [
+        ({"cluster-eu>cluster-us": 16, "cluster-us>cluster-eu": 1200}, "16 ms and 1.2 s"),
+        ({"cluster-eu>cluster-us": 16, "cluster-us>cluster-eu": None}, "16 ms and not measured"),
+        ({"cluster-eu>cluster-us": None, "cluster-us>cluster-eu": 16}, "not measured and 16 ms"),
+        # Nothing was published on us.
+        ({"cluster-eu>cluster-us": 16}, "16 ms"),
+        ({}, "not measured"),
+    ],
+    ids=str,
+)
+def test_a_direction_whose_replication_lag_is_unknown_was_not_measured(
+    settings: Settings, lags: dict[str, float | None], text: str
+) -> None:
+    plant_run(settings, "geo_nominal", 40, {}, lags=lags)
+    assert TABLES["replication"](MeasuredRuns(settings))["`geo_nominal`"]()[:3] == [text] * 3

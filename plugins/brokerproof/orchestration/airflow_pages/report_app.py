@@ -23,12 +23,13 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from brokerproof.errors import BrokerproofError
-from brokerproof.orchestration.dag_run import belongs_to, derive_run_id
+from brokerproof.orchestration.dag_run import belongs_to, derive_run_id, find_newest_try
 from brokerproof.reports.compare_page import render_choice, render_comparison, render_groups
 from brokerproof.reports.exports import EXPORTS
 from brokerproof.reports.last_run_metrics import render_metrics
@@ -40,6 +41,7 @@ from brokerproof.reports.run_page import open_table_file, read_raw_table, render
 from brokerproof.reports.run_report import read_run_report
 from brokerproof.results.campaigns import Campaign
 from brokerproof.results.history import History, RunPlace, open_recorded_history
+from brokerproof.results.history_database import HistoryError
 from brokerproof.results.run_groups import GroupBy
 from brokerproof.run.directory import Run
 
@@ -57,9 +59,6 @@ _STATIC = {
 }
 # The id of the DAG of campaigns, whose runs start runs of other DAGs.
 _CAMPAIGN = "campaign"
-# The highest try that a page looks for. When a user clears a DAG run, Airflow runs it again as a new try, which has its
-# own directory.
-_MOST_TRIES = 20
 
 # (text, address) of each link.
 Links = list[tuple[str, str]]
@@ -78,6 +77,12 @@ def make_report_app() -> FastAPI:
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "same-origin"
         return response
+
+    @app.exception_handler(BrokerproofError)
+    async def explain(request: Request, error: Exception) -> Response:
+        # A run or a part of it is missing or damaged, or the history cannot be used.
+        status = 503 if isinstance(error, HistoryError) else 404
+        return await http_exception_handler(request, HTTPException(status, str(error)))
 
     app.get("/static/{name}")(_send_static)
     app.get("/")(_show_overview)
@@ -169,10 +174,7 @@ def _show_run(run_id: str, request: Request, user: GetUserDep, session: SessionD
 
 def _show_message(run_id: str, producer: str, seq: int, request: Request, user: GetUserDep) -> HTMLResponse:
     run = _find_run(run_id, user)
-    try:
-        life = read_message_life(run, producer, seq)
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    life = read_message_life(run, producer, seq)
     return HTMLResponse(render_message_page(life, _page(request, draws=False)))
 
 
@@ -201,10 +203,7 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
     if name not in EXPORTS:
         raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
     run = _find_run(run_id, user)
-    try:
-        text = EXPORTS[name](run)
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    text = EXPORTS[name](run)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     disposition = f'attachment; filename="{run_id}-{name}"'
     return Response(text, media_type=kind, headers={"Content-Disposition": disposition})
@@ -212,18 +211,12 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
 
 def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> HTMLResponse:
     run = _find_run(run_id, user)
-    try:
-        return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
 
 
 def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Response:
     run = _find_run(run_id, user)
-    try:
-        blocks = open_table_file(run, table, name)
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    blocks = open_table_file(run, table, name)
     disposition = f'attachment; filename="{run_id}-{table}-{name}"'
     headers = {"Content-Disposition": disposition}
     return StreamingResponse(blocks, media_type="application/vnd.apache.parquet", headers=headers)
@@ -265,11 +258,12 @@ def _show_run_of_dag(
     _authorize(dag_id, user)
     if dag_id == _CAMPAIGN:
         return _list_campaigns(request, user)
-    tries = [try_number] if try_number is not None else range(_MOST_TRIES, 0, -1)
-    names = [derive_run_id(dag_id, dag_run_id, number) for number in tries]
     with _open_history() as history:
-        places = (history.find_run_place(name) for name in names) if history else iter(())
-        place = next((found for found in places if found is not None), None)
+        if try_number is None:
+            run_id = find_newest_try(history.list_run_ids(dag_id) if history else (), dag_id, dag_run_id)
+        else:
+            run_id = derive_run_id(dag_id, dag_run_id, try_number)
+        place = history.find_run_place(run_id) if history and run_id else None
     return _render_run(place, dag_run_id, request, user, session)
 
 
@@ -278,10 +272,7 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
         raise HTTPException(404, f"No run {name} is recorded; a run is recorded when its task `record` has ended.")
     _authorize(place.scenario, user)
     _require_directory(place)
-    try:
-        report = read_run_report(Run(place.run_dir))
-    except BrokerproofError as error:
-        raise HTTPException(404, str(error)) from None
+    report = read_run_report(Run(place.run_dir))
     page = _page(request)
     files = [(f"As a file: {name}", f"{page.root}runs/{quote(place.run_id)}/files/{name}") for name in EXPORTS]
     compare = ("Compare with another run", f"{page.root}compare?a={quote(place.run_id)}")

@@ -1,0 +1,103 @@
+"""The web application of the pages, with stand-ins for Airflow's logins, permissions and database."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from airflow.api_fastapi.common.db.common import _get_session
+from airflow.api_fastapi.core_api.security import get_user
+from brokerproof.orchestration.airflow_pages import report_app
+from brokerproof.orchestration.dag_run import derive_run_id
+from brokerproof.results.history import History, open_history
+
+SCENARIO = "kill_region"
+Fetch = Callable[[str], httpx.Response]
+
+
+@pytest.fixture
+def fetch(monkeypatch: pytest.MonkeyPatch, sqlite_history: History) -> Fetch:
+    """Fetch a page as a user who may read every scenario."""
+    monkeypatch.setenv("BROKERPROOF_DATABASE_URL", sqlite_history.database)
+    monkeypatch.setattr(report_app, "_authorize", lambda scenario, user: None)
+    monkeypatch.setattr(report_app, "_link_to_airflow", lambda session, place, page: ([], []))
+    app = report_app.make_report_app()
+    app.dependency_overrides = {get_user: lambda: None, _get_session: lambda: None}
+
+    def get(path: str) -> httpx.Response:
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://brokerproof") as client:
+                return await client.get(path)
+
+        return asyncio.run(send())
+
+    return get
+
+
+@pytest.mark.parametrize("tries", [(1,), (1, 2), (9, 10), (1, 20, 21), (1, 3, 107)])
+def test_the_page_of_a_dag_run_shows_its_newest_try(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History, tries: tuple[int, ...]
+) -> None:
+    others = ["kill_region-nightly-h74ccf3c5", "kill_region-nightly2", "kill_region-nightly-late-200"]
+    newest = derive_run_id(SCENARIO, "nightly", max(tries))
+    for run_id in [*others, *(derive_run_id(SCENARIO, "nightly", number) for number in tries)]:
+        sqlite_history.record(plant(run_id, judged=judgement()))
+    answer = fetch(f"/dags/{SCENARIO}/runs/nightly")
+    assert answer.status_code == 200
+    assert f"runs/{newest}/files/report.json" in answer.text
+
+
+def test_the_page_of_a_dag_run_shows_the_try_that_is_asked_for(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History
+) -> None:
+    for number in (1, 2):
+        sqlite_history.record(plant(derive_run_id(SCENARIO, "nightly", number), judged=judgement()))
+    answer = fetch(f"/dags/{SCENARIO}/runs/nightly?try_number=1")
+    assert f"runs/{SCENARIO}-nightly/files/report.json" in answer.text
+
+
+def test_a_dag_run_without_a_recorded_try_is_not_found(fetch: Fetch) -> None:
+    answer = fetch(f"/dags/{SCENARIO}/runs/nightly")
+    assert (answer.status_code, "No run nightly is recorded" in answer.json()["detail"]) == (404, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("tables/nothing", "no run has a table `nothing`"),
+        ("tables/publishes/nothing.parquet", "nothing.parquet"),
+    ],
+)
+def test_what_a_run_does_not_have_is_not_found(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History, path: str, problem: str
+) -> None:
+    sqlite_history.record(plant("r1", judged=judgement()))
+    answer = fetch(f"/runs/r1/{path}")
+    assert answer.status_code == 404
+    assert problem in answer.json()["detail"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["", "/files/report.json"])
+def test_a_run_whose_directory_is_missing_is_not_found(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History, path: str
+) -> None:
+    run = plant("r1", judged=judgement())
+    sqlite_history.record(run)
+    shutil.rmtree(run.directory)
+    answer = fetch(f"/runs/r1{path}")
+    assert answer.status_code == 404
+    assert run.directory in answer.json()["detail"]
+
+
+def test_a_history_that_cannot_be_used_is_explained(fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_DATABASE_URL", "sqlite:////proc/nothing/history.db")
+    monkeypatch.setattr(report_app, "open_recorded_history", open_history)
+    answer = fetch("/runs/r1")
+    assert answer.status_code == 503
+    assert "the history in sqlite:////proc/nothing/history.db cannot be used" in answer.json()["detail"]

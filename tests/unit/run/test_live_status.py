@@ -1,0 +1,22 @@
+"""The live status is found wherever the run's directory is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brokerproof.run.live_status import LiveStatus, read_every_live_status
+from builders import make_run
+
+
+@pytest.mark.parametrize("directory", ["runs", "runs [old]", "runs*", "what?", "[!a]"])
+def test_the_live_status_of_every_part_is_read(tmp_path: Path, directory: str) -> None:
+    run = make_run(tmp_path / directory / "r", "sync_datacenter_loss", run_id="r1")
+    other = make_run(tmp_path / "runs and others" / "r", "sync_datacenter_loss", run_id="r2")
+    LiveStatus(other, "producer-9").show(pending=9)
+    assert read_every_live_status(run) == {}
+    for part, pending in (("producer-1", 4), ("producer-0", 3)):
+        LiveStatus(run, part).show(pending=pending)
+    (Path(run.directory) / "progress" / "unfinished.tmp").touch()
+    found = read_every_live_status(run)
+    assert [(part, status["pending"]) for part, status in found.items()] == [("producer-0", 3), ("producer-1", 4)]
