@@ -19,6 +19,7 @@ from typing import Any
 
 from brokerproof import clock
 from brokerproof.clients.closing import close_clients
+from brokerproof.clients.deliveries import describe_received
 from brokerproof.errors import BrokerproofError, DeadlineError, RunError
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.directory import Run
@@ -87,7 +88,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
     rows: list[dict[str, Any]] = []
     try:
         for received in _receive_all(run, log, clients, reading):
-            rows.append(_make_row(received))
+            rows.append(describe_received(received))
             if len(rows) >= _ROWS:
                 live.show(read=reading.count)
                 yield make_batch("stored", rows, constant)
@@ -216,21 +217,6 @@ def _is_behind(reader: Reader, end: Position) -> bool:
 def _describe(position: Position | None) -> str:
     """Return a position as `SEGMENT:OFFSET`, or `the beginning` for None."""
     return "the beginning" if position is None else f"{position.segment}:{position.offset}"
-
-
-def _make_row(received: Received) -> dict[str, Any]:
-    segment, offset, index = received.position or (None, None, None)
-    return {
-        "producer": received.producer,
-        "seq": received.seq,
-        "key": received.key,
-        "payload_hash": received.payload_hash,
-        "segment": segment,
-        "offset": offset,
-        "batch_index": index,
-        "published_at": received.published_at,
-        "replicated_from": received.replicated_from,
-    }
 
 
 def _conclude_log(run: Run, task: ReadTask, reading: _Reading) -> LogRead:

@@ -39,6 +39,23 @@ class ConfirmedAcks:
         return cls(cluster=content["cluster"], at=content["at"], positions=positions)
 
 
+def describe_received(received: Received) -> dict[str, Any]:
+    """Return a message as the columns that the tables `deliveries` and `stored` share."""
+    segment, offset, index = received.position or (None, None, None)
+    return {
+        "producer": received.producer,
+        "seq": received.seq,
+        "key": received.key,
+        "payload_hash": received.payload_hash,
+        "partition": received.partition,
+        "segment": segment,
+        "offset": offset,
+        "batch_index": index,
+        "published_at": received.published_at,
+        "replicated_from": received.replicated_from,
+    }
+
+
 class Deliveries:
     """The deliveries to one consumer, and the cluster's answers about acks, until they are written to the record.
 
@@ -53,25 +70,15 @@ class Deliveries:
 
     def add(self, received: Received, *, cluster: str, incarnation: int) -> None:
         """Note a delivery that is about to be acknowledged."""
-        segment, offset, index = received.position or (None, None, None)
         self._received.append(
             {
                 "cluster": cluster,
                 "incarnation": incarnation,
                 "arrival": self.count,
                 "received_at": self._time.now_us(),
-                "producer": received.producer,
-                "seq": received.seq,
-                "key": received.key,
-                "payload_hash": received.payload_hash,
-                "partition": received.partition,
-                "segment": segment,
-                "offset": offset,
-                "batch_index": index,
                 "redelivery_count": received.redelivery_count,
-                "published_at": received.published_at,
-                "replicated_from": received.replicated_from,
                 "acknowledged_at": None,
+                **describe_received(received),
             }
         )
         self.count += 1

@@ -195,8 +195,10 @@ class ScheduledProducer:
         except BaseException as error:
             problem = error
         self.attempts.give_up()
-        unrecorded = self._end_record(keeper) or self._record_held_back()
-        problem = problem or unrecorded
+        try:
+            self._end_record(keeper)
+        except Exception as error:
+            problem = problem or error
         write_record(self.run, self._make_end(problem))
         close_in_time(_EARLY_SETTLE_S if self._early else _CLOSE_S, **dict(reversed(opened.items())))
 
@@ -228,7 +230,8 @@ class ScheduledProducer:
                 if seq >= self._reserved:
                     self._await_reservation(seq)
                 content = make_payload(name, seq, size)
-                self.attempts.begin(seq, {**self._describe(seq, content), "sent_at": clock.now_us()})
+                row = _describe_message(self.task, seq, content, start_at)
+                self.attempts.begin(seq, row | {"sent_at": clock.now_us()})
                 self.scheduled += 1
                 sent_at = self._find_standstill() / 1e6
                 due_at = start_at + seq / rate
@@ -264,9 +267,6 @@ class ScheduledProducer:
         if self._standstills and begin_us <= self._standstills[-1][1]:
             begin_us = min(begin_us, self._standstills.pop()[0])
         self._standstills.append((begin_us, end_us))
-
-    def _describe(self, seq: int, content: bytes) -> dict[str, Any]:
-        return _describe_message(self.task, seq, content, self._start_at)
 
     def _check_held_back(self, due: int) -> None:
         """Raise RunError if one of the first `due` messages was neither sent nor held back by `max_pending`.
@@ -314,32 +314,26 @@ class ScheduledProducer:
             with self._changed:
                 self._changed.notify_all()
 
-    def _end_record(self, keeper: threading.Thread) -> Exception | None:
-        """Write the rows that are left. Return the error that made the record incomplete; None if there was none."""
+    def _end_record(self, keeper: threading.Thread) -> None:
+        """Write the rows that are left, and then those of the messages that were held back until the end.
+
+        Raises the error that made the record incomplete.
+        """
         with self._changed:
             self._ended = True
             self._changed.notify_all()
         if keeper.is_alive():
             keeper.join()
-        try:
+        self._write_rows()
+        if self._keep_error is not None:
+            raise self._keep_error
+        name, size = self.task.producer, self.workload.size
+        for first in range(self.scheduled, self._held_back, _ROWS):
+            seqs = range(first, min(first + _ROWS, self._held_back))
+            contents = ((seq, make_payload(name, seq, size)) for seq in seqs)
+            self.attempts.skip([_describe_message(self.task, *content, self._start_at) for content in contents])
+            self.scheduled += len(seqs)
             self._write_rows()
-        except Exception as error:
-            return error
-        return self._keep_error
-
-    def _record_held_back(self) -> Exception | None:
-        """Record the messages that were held back until the end. Return the error if this fails, else None."""
-        size = self.workload.size
-        try:
-            for first in range(self.scheduled, self._held_back, _ROWS):
-                seqs = range(first, min(first + _ROWS, self._held_back))
-                contents = (make_payload(self.task.producer, seq, size) for seq in seqs)
-                self.attempts.skip([self._describe(seq, content) for seq, content in zip(seqs, contents, strict=True)])
-                self.scheduled += len(seqs)
-                self._write_rows()
-        except Exception as error:
-            return error
-        return None
 
     def _extend_reservation(self) -> None:
         ahead = int(max(_RESERVED, 2 * self.task.rate))
@@ -370,7 +364,7 @@ class ScheduledProducer:
 
     def _make_end(self, problem: BaseException | None) -> ProducerEnd:
         counts = self.attempts.counts
-        why = None if problem is None else f"{self.task.producer}: {describe_problem(problem)}"
+        why = None if problem is None else f"{self.task.producer}: {type(problem).__name__}: {problem}"
         if why is None and self._early:
             why = f"{self.task.producer}: it was told to end before its time"
         return ProducerEnd(
@@ -387,11 +381,6 @@ class ScheduledProducer:
             problem=why,
             at=clock.now_us(),
         )
-
-
-def describe_problem(error: BaseException) -> str:
-    """Return an error of a client as `TYPE: MESSAGE`."""
-    return f"{type(error).__name__}: {error}"
 
 
 def complete_publishes(

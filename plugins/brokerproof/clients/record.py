@@ -67,7 +67,7 @@ class RecordWriter:
         """Write a segment: rows, and new answers of the cluster about acks. Raises MachineError if that fails."""
         content = json.dumps([each.to_plain() for each in acks]).encode()
         schema = self._schema.with_metadata({_ACKS: content})
-        path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self.segments)))
+        path = self._run.path(*_locate_segment(self._client, self._epoch, self.segments))
         with stage_object(path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
             writer.write_batch(rows)
         self.segments += 1
@@ -78,7 +78,7 @@ class RecordWriter:
         `start_at` is the start of the schedule, in Unix time. Raises MachineError if that fails.
         """
         content = Reservation(until=until, start_at=start_at).model_dump_json()
-        self._run.write_text("/".join(_locate(self._client, _name_reservation(self._epoch))), content)
+        self._run.write_text("/".join(_locate_reservation(self._client, self._epoch)), content)
 
 
 class RecordReader:
@@ -120,7 +120,7 @@ class RecordReader:
 
     def read_reservation(self) -> Reservation | None:
         """Return the epoch's reservation; None if the producer made none, so it sent no message."""
-        path = _locate(self._client, _name_reservation(self.epoch))
+        path = _locate_reservation(self._client, self.epoch)
         try:
             text = self._run.read_text(*path)
         except FileNotFoundError:
@@ -129,7 +129,7 @@ class RecordReader:
         return parse_strictly(Reservation, load_object(text, file=file), file=file)
 
     def _read_segment(self) -> Segment | None:
-        path = self._run.path(*_locate(self._client, _name_segment(self.epoch, self._number)))
+        path = self._run.path(*_locate_segment(self._client, self.epoch, self._number))
         try:
             with fsspec.open(path, "rb") as file:
                 content = pa.ipc.open_file(pa.BufferReader(file.read()))
@@ -196,13 +196,9 @@ def _list_names(run: Run, *path: str) -> list[str]:
     return [found.rstrip("/").rsplit("/", 1)[-1] for found in filesystem.ls(directory, detail=False)]
 
 
-def _locate(client: str, name: str) -> tuple[str, str, str]:
-    return "clients", client, name
+def _locate_segment(client: str, epoch: int, number: int) -> tuple[str, str, str]:
+    return "clients", client, f"{epoch}-{number:06}{_SEGMENT}"
 
 
-def _name_segment(epoch: int, number: int) -> str:
-    return f"{epoch}-{number:06}{_SEGMENT}"
-
-
-def _name_reservation(epoch: int) -> str:
-    return f"{epoch}-reserved.json"
+def _locate_reservation(client: str, epoch: int) -> tuple[str, str, str]:
+    return "clients", client, f"{epoch}-reserved.json"

@@ -35,21 +35,16 @@ def recover_tables(run: Run) -> list[str]:
     Return the names of the recovered tables. Runs from before clients had records are left as they are. Raises RunError
     if a record is damaged, MachineError if a table cannot be written.
     """
-    recovered = []
-    if _can_be_recovered(run, "load", "publishes"):
-        _recover(run, "load", "publishes", plan_producers(run), _complete_publishes)
-        recovered.append("publishes")
-    if _can_be_recovered(run, "consume", "deliveries"):
-        _recover(run, "consume", "deliveries", plan_consumers(run), _complete_deliveries)
-        recovered.append("deliveries")
-    return recovered
+    return [
+        *_recover(run, "load", "publishes", plan_producers(run), _complete_publishes),
+        *_recover(run, "consume", "deliveries", plan_consumers(run), _complete_deliveries),
+    ]
 
 
-def _can_be_recovered(run: Run, job: str, table: str) -> bool:
-    return bool(list_clients(run, job)) and read_record(run, TableSeal, table) is None
-
-
-def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Complete[Task]) -> None:
+def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Complete[Task]) -> list[str]:
+    """Recover a table if its job left records of clients and did not seal it. Return the table's name if so."""
+    if not list_clients(run, job) or read_record(run, TableSeal, table) is not None:
+        return []
     _end_clients(run, job)
     readers = {
         task: [RecordReader(run, task.client, epoch=epoch) for epoch in list_epochs(run, task.client)] for task in tasks
@@ -64,6 +59,7 @@ def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Co
         leave_read(run, task.client, each)
     seal_tables(run, table)
     remove_records(run, job)
+    return [table]
 
 
 def _complete_publishes(run: Run, task: ProducerTask, reader: RecordReader) -> Batches:

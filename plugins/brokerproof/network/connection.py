@@ -42,8 +42,8 @@ class Connection:
         self._redial_s = redial_s
         # When the link first tried to connect to the target (monotonic seconds).
         self._dialed_at: float | None = None
-        self._there = Pipe(there, poller, most_held=most_held, on_end=self._finish_there)
-        self._back = Pipe(back, poller, most_held=most_held, on_end=self._finish_back)
+        self._there = Pipe(there, poller, most_held=most_held, on_end=lambda how: self._finish(self._there, how))
+        self._back = Pipe(back, poller, most_held=most_held, on_end=lambda how: self._finish(self._back, how))
         viewer.setblocking(False)
         viewer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._viewer = self._there.source = self._back.sink = End(
@@ -139,12 +139,6 @@ class Connection:
             self._poller.close(self._dialing)
             self._dialing = None
         self._back.end(Ending.RST)
-
-    def _finish_there(self, ending: Ending) -> None:
-        self._finish(self._there, ending)
-
-    def _finish_back(self, ending: Ending) -> None:
-        self._finish(self._back, ending)
 
     def _finish(self, pipe: Pipe, ending: Ending) -> None:
         self._finished.add(pipe)

@@ -106,10 +106,10 @@ class EmulatedNetwork:
         """Put a condition in force. Raises InputError if its id is in use or the condition concerns no route."""
         if condition.id in self._conditions:
             raise InputError(f"condition `{condition.id}` is in force already", remedy="remove it or choose another id")
-        self._check(condition.senders, condition.receivers, condition.both_ways)
+        concerned = self._find_listeners(condition.senders, condition.receivers, condition.both_ways)
         self._conditions[condition.id] = condition
         self._apply()
-        self._effects[condition.id] = self._effect(condition)
+        self._effects[condition.id] = _measure_effect(concerned)
         return self._effects[condition.id]
 
     def remove(self, condition_id: str) -> Effect:
@@ -122,7 +122,7 @@ class EmulatedNetwork:
         del self._effects[condition_id]
         self._apply()
         self._limiters = {key: limiter for key, limiter in self._limiters.items() if key[0] != condition_id}
-        return self._effect(condition)
+        return _measure_effect(self._find_listeners(condition.senders, condition.receivers, condition.both_ways))
 
     def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
         """Close every connection between one of the senders and one of the receivers with a RST.
@@ -132,8 +132,7 @@ class EmulatedNetwork:
         """
         if id in self._conditions:
             raise InputError(f"condition `{id}` is in force", remedy="choose another id")
-        self._check(senders, receivers, both_ways)
-        concerned = [listener for listener in self._listeners if _concerns(listener, senders, receivers, both_ways)]
+        concerned = self._find_listeners(senders, receivers, both_ways)
         connections = [connection for listener in concerned for connection in listener.connections]
         for connection in connections:
             connection.reset()
@@ -145,7 +144,7 @@ class EmulatedNetwork:
 
         With `both_ways`, bytes in the opposite direction count too. Raises InputError if no route lies between them.
         """
-        self._check(senders, receivers, both_ways)
+        self._find_listeners(senders, receivers, both_ways)
         return sum(
             direction.bytes_delivered
             for direction in self._directions
@@ -233,30 +232,25 @@ class EmulatedNetwork:
             self._limiters[key] = RateLimiter(bandwidth_mbit, self._poller)
         return self._limiters[key]
 
-    def _check(self, senders: list[str], receivers: list[str], both_ways: bool) -> None:
-        if not any(_concerns(listener, senders, receivers, both_ways) for listener in self._listeners):
+    def _find_listeners(self, senders: list[str], receivers: list[str], both_ways: bool) -> list[Listener]:
+        """Return the listeners of routes between the senders and the receivers. Raises InputError if there is none."""
+        found = [
+            listener
+            for listener in self._listeners
+            if any(
+                matches(senders, receivers, both_ways, direction.sender, direction.receiver)
+                for direction in (listener.there, listener.back)
+            )
+        ]
+        if not found:
             names = sorted({direction.sender for direction in self._directions})
             raise InputError(
                 f"no route leads from {', '.join(senders)} to {', '.join(receivers)}",
                 remedy=f"routes are between {', '.join(names)}",
             )
-
-    def _effect(self, condition: Condition) -> Effect:
-        concerned = [
-            listener
-            for listener in self._listeners
-            if _concerns(listener, condition.senders, condition.receivers, condition.both_ways)
-        ]
-        return Effect(
-            at=clock.now_us(),
-            connections=sum(len(listener.connections) for listener in concerned),
-            listeners=len(concerned),
-        )
+        return found
 
 
-def _concerns(listener: Listener, senders: list[str], receivers: list[str], both_ways: bool) -> bool:
-    """Return whether the names select at least one of the two directions of a listener's connections."""
-    return any(
-        matches(senders, receivers, both_ways, direction.sender, direction.receiver)
-        for direction in (listener.there, listener.back)
-    )
+def _measure_effect(listeners: list[Listener]) -> Effect:
+    connections = sum(len(listener.connections) for listener in listeners)
+    return Effect(at=clock.now_us(), connections=connections, listeners=len(listeners))

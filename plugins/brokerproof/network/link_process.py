@@ -52,7 +52,8 @@ class LinkClient:
                 f"no link process was started in {self.directory}; the run has one only if its topology has links"
             ) from None
         self.pid: int = ready["pid"]
-        self._control = _parse_control(ready["control"])
+        kind: type[PathOfControl | AddressOfControl] = PathOfControl if "path" in ready["control"] else AddressOfControl
+        self._control = parse(kind, ready["control"], file=READY_FILE)
 
     def ping(self) -> int:
         """Return the pid of the process that answers."""
@@ -114,12 +115,6 @@ class LinkClient:
         if "error" in answer:
             raise InputError(answer["error"])
         return answer["ok"]
-
-
-def _parse_control(content: Any) -> PathOfControl | AddressOfControl:
-    if "path" in content:
-        return parse(PathOfControl, content, file=READY_FILE)
-    return parse(AddressOfControl, content, file=READY_FILE)
 
 
 def has_link_process(nodes: Path) -> bool:

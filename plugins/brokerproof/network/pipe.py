@@ -64,8 +64,7 @@ class End:
 
     def unread_bytes(self) -> int:
         """Return the number of received bytes that are still unread in the kernel."""
-        size: int = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0"))[0]
-        return size
+        return int(struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0"))[0])
 
     def close(self, *, reset: bool) -> None:
         """Close the socket. With `reset`, its peer gets a RST instead of a FIN."""

@@ -274,10 +274,9 @@ class ContainerRuntime(SupervisedRuntime):
         """Return the engine's description of the state of a node's container; empty if the container is missing."""
         with translate_engine_errors(f"the state of node {name} cannot be read"):
             try:
-                state: Mapping[str, Any] = self._in_engine.client.inspect_container(self._in_engine.name(name))["State"]
+                return self._in_engine.client.inspect_container(self._in_engine.name(name))["State"]
             except NotFound:
                 return {}
-        return state
 
     def _unpause(self, name: str) -> None:
         if self._state(name).get("Paused"):
@@ -446,15 +445,8 @@ def _remove_all(run: RunInEngine) -> list[str]:
 
 def _check_of(health: Sequence[str]) -> dict[str, Any] | None:
     second = 10**9
-    if not health:
-        return None
-    return {
-        "test": ["CMD", *health],
-        "interval": 15 * second,
-        "timeout": 10 * second,
-        "retries": 3,
-        "start_period": 60 * second,
-    }
+    times = {"interval": 15 * second, "timeout": 10 * second, "start_period": 60 * second}
+    return {"test": ["CMD", *health], "retries": 3, **times} if health else None
 
 
 def _tell_interference(state: Mapping[str, Any]) -> str | None:

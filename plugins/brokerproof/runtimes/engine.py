@@ -145,10 +145,9 @@ class RunInEngine:
     @cached_property
     def _host(self) -> str | None:
         try:
-            host: str | None = json.loads(self._record.read_text(encoding="utf-8"))["host"]
+            return json.loads(self._record.read_text(encoding="utf-8"))["host"]
         except (FileNotFoundError, KeyError):
             return os.environ.get("DOCKER_HOST")
-        return host
 
     def has_begun(self) -> bool:
         """Return whether the run has used the engine."""
@@ -219,13 +218,11 @@ class RunInEngine:
 
     def list_containers(self) -> list[dict[str, Any]]:
         """Return the engine's descriptions of the run's containers, including those that do not run."""
-        found: list[dict[str, Any]] = self.client.containers(all=True, filters=self._filters)
-        return found
+        return list(self.client.containers(all=True, filters=self._filters))
 
     def list_networks(self) -> list[dict[str, Any]]:
         """Return the engine's descriptions of the run's networks."""
-        found: list[dict[str, Any]] = self.client.networks(filters=self._filters)
-        return found
+        return list(self.client.networks(filters=self._filters))
 
     def remove_containers(self) -> None:
         """End and remove all containers, including those that the engine was still making for a process that died."""
@@ -324,7 +321,7 @@ def provide_image(client: docker.APIClient, image: str, *, is_ours: bool = False
     Raises MachineError if the image is missing and cannot be fetched.
     """
     try:
-        return _inspect(client, image)
+        return client.inspect_image(image)
     except ImageNotFound:
         if is_ours:
             raise MachineError(
@@ -333,17 +330,12 @@ def provide_image(client: docker.APIClient, image: str, *, is_ours: bool = False
     log.info("fetching the image %s, once", image)
     try:
         client.pull(*image.rsplit(":", 1))
-        return _inspect(client, image)
+        return client.inspect_image(image)
     except (DockerException, requests.RequestException) as error:
         raise MachineError(
             f"the image {image} is not here and cannot be fetched: {error}; connect to the network once, or load the "
             "image with `docker load`"
         ) from error
-
-
-def _inspect(client: docker.APIClient, image: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = client.inspect_image(image)
-    return found
 
 
 def pack(directory: str, owner: int, folders: Sequence[str], files: Mapping[str, str]) -> bytes:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -40,7 +40,6 @@ from brokerproof.runtimes.supervised_runtime import SupervisedRuntime, pick_last
 _PROGRAM_TIMEOUT_S = 60.0
 # The directory of programs that belong to no node, and their name in marks.
 _PROGRAMS = "initialize"
-
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +86,7 @@ class ProcessRuntime(SupervisedRuntime):
     def stop(self, name: str, *, grace_s: float) -> None:
         with self._lock(name):
             self._want_no_more(name)
-            for process in self._processes(name):
-                send_signal(process, signal.SIGCONT)
-                send_signal(process, signal.SIGTERM)
+            self._signal(name, signal.SIGCONT, signal.SIGTERM)
         try:
             wait_until(lambda: not self.is_alive(name), timeout_s=grace_s, what=f"node {name} to stop")
         except DeadlineError:
@@ -98,23 +95,21 @@ class ProcessRuntime(SupervisedRuntime):
     def kill(self, name: str) -> None:
         with self._lock(name):
             self._want_no_more(name)
-            for process in self._processes(name):
-                send_signal(process, signal.SIGKILL)
+            self._signal(name, signal.SIGKILL)
         wait_until(
             lambda: not self.is_alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01
         )
 
     def pause(self, name: str) -> None:
-        for process in self._processes(name):
-            send_signal(process, signal.SIGSTOP)
+        self._signal(name, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        for process in self._processes(name):
-            send_signal(process, signal.SIGCONT)
+        self._signal(name, signal.SIGCONT)
 
     def is_paused(self, name: str) -> bool:
         """Return whether the kernel reports every thread as stopped, because threads do not all stop at once."""
-        return any(_is_stopped(process.pid) for process in self._processes(name))
+        process = self._find_process(name)
+        return process is not None and _is_stopped(process.pid)
 
     def wipe(self, spec: NodeSpec) -> None:
         with self._lock(spec.name):
@@ -138,7 +133,7 @@ class ProcessRuntime(SupervisedRuntime):
 
     def is_alive(self, name: str) -> bool:
         """Return whether the process that pid.json names runs; a zombie does not run."""
-        return any(True for _ in self._processes(name))
+        return self._find_process(name) is not None
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
         """Return a sentence if the process is gone and its first port, if any, refuses connections; else None."""
@@ -146,12 +141,8 @@ class ProcessRuntime(SupervisedRuntime):
             return None
         if not spec.ports:
             return "process gone"
-        port = spec.ports[0]
-        return (
-            f"process gone, {spec.address}:{port} refuses connections"
-            if _refuses_connections(spec.address, port)
-            else None
-        )
+        at = f"{spec.address}:{spec.ports[0]}"
+        return f"process gone, {at} refuses connections" if _refuses_connections(spec.address, spec.ports[0]) else None
 
     def start_links(self, plan: Plan) -> LinkClient:
         return start_link_process(self.nodes, plan)
@@ -161,7 +152,7 @@ class ProcessRuntime(SupervisedRuntime):
 
     def pids(self) -> dict[str, int]:
         names = [file.parent.name for file in self.nodes.glob("*/node.json")]
-        return {name: process.pid for name in names for process in self._processes(name)}
+        return {name: process.pid for name in names if (process := self._find_process(name)) is not None}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
         """Return the last lines of log/node.log, after the last errors of earlier lines."""
@@ -231,9 +222,13 @@ class ProcessRuntime(SupervisedRuntime):
         if failure := self._run(spec.name, command, environment, timeout_s=_PROGRAM_TIMEOUT_S):
             raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
-    def _processes(self, name: str) -> Iterator[psutil.Process]:
-        if process := find_recorded_process(self.directory(name) / "pid.json"):
-            yield process
+    def _signal(self, name: str, *signals: signal.Signals) -> None:
+        if process := self._find_process(name):
+            for number in signals:
+                send_signal(process, number)
+
+    def _find_process(self, name: str) -> psutil.Process | None:
+        return find_recorded_process(self.directory(name) / "pid.json")
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -254,10 +249,8 @@ def _is_stopped(pid: int) -> bool:
 def _refuses_connections(address: str, port: int) -> bool:
     try:
         socket.create_connection((address, port), timeout=0.5).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     return False
 
 

@@ -57,7 +57,7 @@ class SupervisedRuntime(ABC):
         Supervision(self.nodes).end()
 
     def list_restart_events(self) -> list[RestartEvent]:
-        return Supervision(self.nodes).list_events()
+        return Supervision(self.nodes).events.read()
 
     def has_ended_by_itself(self, name: str) -> bool | None:
         with self._lock(name, wait=False) as locked:
@@ -75,13 +75,10 @@ class SupervisedRuntime(ABC):
         if self.is_alive(spec.name):
             raise NodeError(f"node {spec.name} runs already")
         self._start(spec)
-        self._want(spec.name)
+        write_whole(self._wanted(spec.name), "")
 
     def _has_ended_by_itself(self, name: str) -> bool:
         return self._wanted(name).exists() and not self.is_alive(name)
-
-    def _want(self, name: str) -> None:
-        write_whole(self._wanted(name), "")
 
     def _want_no_more(self, name: str) -> None:
         self._wanted(name).unlink(missing_ok=True)

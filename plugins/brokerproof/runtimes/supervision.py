@@ -31,7 +31,7 @@ from brokerproof.machine.processes import (
     start_and_await,
 )
 from brokerproof.runtimes.protocols import NodeSpec
-from brokerproof.runtimes.restarts import RestartEvent, RestartRecord
+from brokerproof.runtimes.restarts import RestartRecord
 
 # The name in the supervisor's mark.
 _NAME = "supervisor"
@@ -94,9 +94,6 @@ class Supervision:
     def events(self) -> RestartRecord:
         """The record of the ends and restarts that the supervisor saw."""
         return RestartRecord(self._nodes / _EVENTS)
-
-    def list_events(self) -> list[RestartEvent]:
-        return self.events.read()
 
     def read_plan(self) -> list[SupervisedNode]:
         plan = json.loads(self._plan.read_text(encoding="utf-8"))

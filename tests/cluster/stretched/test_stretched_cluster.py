@@ -62,14 +62,13 @@ def test_bookies_find_what_they_would_race_for(stretched: ConfiguredRun) -> None
 
 def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: ConfiguredRun) -> None:
     addresses = stretched.run.facts.addresses
-    for name in stretched.run.topology.nodes:
-        for process in stretched.runtime._processes(name):
-            listening = {
-                connection.laddr.ip
-                for connection in process.net_connections("inet")
-                if connection.status == psutil.CONN_LISTEN
-            }
-            assert listening == {addresses[name]}, name
+    for name, pid in stretched.runtime.pids().items():
+        listening = {
+            connection.laddr.ip
+            for connection in psutil.Process(pid).net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening == {addresses[name]}, name
 
 
 def test_every_ledger_has_one_copy_in_each_region(stretched: ConfiguredRun) -> None:
