@@ -12,16 +12,8 @@ SETTINGS = "settings"
 # The key of the XCom with a failed task's sentence. It is read if the run's directory has no sentence.
 PROBLEM = "problem"
 
-
-# The time in an id that `make_run_id` makes.
-_MADE_AT = r"\d{8}T\d{6}Z"
-# An id that Airflow makes, such as `manual__2026-11-21T01:34:39.5+00:00_aB3`.
-_AIRFLOW_ID = re.compile(r"[a-z_]+__\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00(_\w+)?", re.ASCII)
-# The end of the id of a second or later try.
-_TRY = r"-(?P<number>[2-9]|[1-9]\d+)"
-# A user's own ids that would give the run id of another DAG run: an id without the scenario that `make_run_id` makes,
-# an id of Airflow without `:`, `.` and `+`, the id of a later try, and an id with a digest.
-_AMBIGUOUS_ID = re.compile(rf"{_MADE_AT}.*|.*__\d{{4}}-\d\d-\d\dT\d{{6}}.*|.*{_TRY}|(.*-)?h[0-9a-f]{{8}}")
+# The ids that need no digest: those of Airflow, such as `manual__2026-11-21T01:34:39.5+00:00_aB3`, and single words.
+_CLEAR_ID = re.compile(r"[a-z_]+__\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00(_\w+)?|[A-Za-z]\w*", re.ASCII)
 
 
 def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
@@ -33,8 +25,7 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
     """Return Brokerproof's id for a try of a DAG run. The id begins with the scenario and names the run's directory.
 
     Airflow's ids contain `:` and `+`, which Hadoop's paths do not allow, so such characters are left out. If another
-    DAG run could have the same id then, a digest of this DAG run's id is appended. The ids that Airflow or
-    `make_run_id` makes need no digest.
+    DAG run could have the same id then, a digest of this DAG run's id is appended.
 
     When a user clears a DAG run, Airflow runs it again with a higher `try_number`. Each try has its own id and
     directory, because no run overwrites evidence.
@@ -44,20 +35,15 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
 
 
 def _name_dag_run(scenario: str, dag_run_id: str) -> str:
-    prefix = f"{scenario}-"
-    if re.fullmatch(rf"{re.escape(prefix)}{_MADE_AT}-[A-Za-z0-9]+", dag_run_id):
+    if re.fullmatch(rf"{re.escape(scenario)}-\d{{8}}T\d{{6}}Z-[A-Za-z0-9]+", dag_run_id):
         return dag_run_id
-    safe = re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id)
-    own = _AIRFLOW_ID.fullmatch(dag_run_id) or not (
-        safe != dag_run_id or safe.startswith(prefix) or _AMBIGUOUS_ID.fullmatch(safe)
-    )
-    digest = "" if own else f"h{hashlib.sha256(dag_run_id.encode()).hexdigest()[:8]}"
-    return "-".join(filter(None, (scenario, safe.removeprefix(prefix), digest)))
+    name = f"{scenario}-" + re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id)
+    return name if _CLEAR_ID.fullmatch(dag_run_id) else f"{name}-h{hashlib.sha256(dag_run_id.encode()).hexdigest()[:8]}"
 
 
 def find_try_number(run_id: str, scenario: str, dag_run_id: str) -> int | None:
     """Return which try of this DAG run has the id `run_id`, or None if `run_id` belongs to another DAG run."""
-    found = re.fullmatch(rf"{re.escape(_name_dag_run(scenario, dag_run_id))}({_TRY})?", run_id)
+    found = re.fullmatch(rf"{re.escape(_name_dag_run(scenario, dag_run_id))}(-(?P<number>[2-9]|[1-9]\d+))?", run_id)
     return int(found["number"] or 1) if found else None
 
 
