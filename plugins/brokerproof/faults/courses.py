@@ -73,9 +73,9 @@ class CourseWaits:
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
         """Call `ask` on another thread until its answer counts as true, and return this answer.
 
-        The next call follows `every_s` seconds after an answer. Raises DeadlineError after `timeout_s` seconds, even
-        if `ask` has not returned. `what` completes the error's sentence "waited N s for …". Exceptions of `ask` are
-        raised.
+        The next call follows `every_s` seconds after an answer, and at the deadline at the latest. Raises
+        DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes the error's sentence
+        "waited N s for …". Exceptions of `ask` are raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:
@@ -85,7 +85,7 @@ class CourseWaits:
                 return answer
             if self._clock.monotonic_s() >= deadline:
                 raise DeadlineError(f"waited {timeout_s:.0f} s for {what}")
-            yield self._make_condition(None, self._clock.monotonic_s() + every_s)
+            yield self._make_condition(None, min(self._clock.monotonic_s() + every_s, deadline))
 
     def _make_condition(self, future: Future[Any] | None, moment_s: float) -> Condition:
         """Return a condition that is true once `future`, if given, has ended or the monotonic time is `moment_s`."""

@@ -54,6 +54,7 @@ class SteadyLoad:
         last, self._last = self._last, (now_s, count)
         # The counter begins again at 0 with each owner of the topic.
         if last is None or count < last[1]:
+            self._held = 0
             return None
         rate = (count - last[1]) / (now_s - last[0])
         if rate:

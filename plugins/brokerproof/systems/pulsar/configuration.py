@@ -5,6 +5,7 @@ Each policy is defined once, with the requests that set it and those that read i
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -205,13 +206,22 @@ def _affinity(namespace: str, group: str | None) -> Policy:
 
 
 def _isolation(cluster_name: str, namespace: str, wanted: Mapping[str, Any]) -> Policy:
-    name = namespace.replace("/", "-")
+    name = _name_isolation_policy(namespace)
     path = f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{name}"
     return Policy(
         changes=[Change("POST", path, wanted)],
         path=path,
         values=[Value(f"isolation policy {name}, {key}", value, _key(key)) for key, value in wanted.items()],
     )
+
+
+def _name_isolation_policy(namespace: str) -> str:
+    """Return the policy's name, which cannot contain `/`.
+
+    `a-b/c` and `a/b-c` would have one name, so a namespace with `-` gets a digest too.
+    """
+    digest = f"-{hashlib.sha256(namespace.encode()).hexdigest()[:8]}" if "-" in namespace else ""
+    return namespace.replace("/", "-") + digest
 
 
 def _partitions(workload: Workload, count: int) -> Policy:

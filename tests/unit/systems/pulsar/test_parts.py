@@ -79,6 +79,25 @@ def test_a_setting_that_did_not_take_is_named(topology: Topology, forgotten: str
         configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
 
 
+def test_namespaces_whose_names_differ_only_in_the_place_of_the_slash_have_isolation_policies_of_their_own(
+    topology: Topology,
+) -> None:
+    policies = topology.clusters["mycluster"].policies
+    same = policies["namespaces"]["mytenant/eu"]
+    other = {**same, "isolation": {**same["isolation"], "primary": "us", "secondary": "eu"}}
+    changed = {"namespaces": {"my-tenant/eu": same, "my/tenant-eu": other}}
+    nodes = topology.clusters["mycluster"].nodes
+    two = topology.model_copy(
+        update={"clusters": {"mycluster": type(topology.clusters["mycluster"])(nodes=nodes, **{**policies, **changed})}}
+    )
+    cluster, workload = Cluster(), Workload(namespace="my-tenant/eu")
+    at = assign_addresses(two, 0)
+    configuration.apply(cluster, "mycluster", two, at, workload)  # type: ignore[arg-type]
+    configuration.check(cluster, "mycluster", two, at, workload, {})  # type: ignore[arg-type]
+    isolated = [body["namespaces"] for path, body in cluster.values.items() if "namespaceIsolationPolicies" in path]
+    assert sorted(isolated) == [["my-tenant/eu"], ["my/tenant-eu"]]
+
+
 class Requests(Cluster):
     """Keeps the order of what is asked too."""
 
