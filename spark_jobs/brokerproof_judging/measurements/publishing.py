@@ -85,7 +85,7 @@ def _find_latencies(
     homes = [F.lit(None).cast("string"), *([F.col("home")] if apart else [])]
     proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col("latency"))
     rows = (
-        mark_own(messages.sparkSession, timed, standstills, F.col("producer"))
+        mark_own(timed, standstills, F.col("producer"))
         .select(F.explode(spans).alias("when"), "home", acked.alias("acked"), F.expr("end - start AS latency"), "own")
         .filter("when IS NOT NULL")
         .select("when", "acked", "latency", "own", F.explode(F.array(*homes)).alias("home"))

@@ -38,7 +38,7 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
     standstills = read_standstills(run).of_consumers
     proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col("lag"))
     rows = (
-        mark_own(messages.sparkSession, deliveries, standstills, F.col("subscription"))
+        mark_own(deliveries, standstills, F.col("subscription"))
         .select(
             "home",
             "cluster",
