@@ -21,8 +21,7 @@ from brokerproof_judging.client_counts import find_count_problems
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.instrument import WHOLE, Instrument, examine_instrument, withhold_claims
 from brokerproof_judging.measurements.measured_values import make_measurements
-from brokerproof_judging.measurements.recovery import group_by_fault
-from brokerproof_judging.measurements.run_measurements import measure_run, read_recorded_events
+from brokerproof_judging.measurements.run_measurements import group_by_fault, measure_run, read_recorded_events
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
 from brokerproof_judging.messages.publish_record import find_least_delay, find_problems, list_logs
 from brokerproof_judging.wall_clock import read_wall_clocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
     if not run.exists("tables", table):
         return spark.createDataFrame([], make_table_schema(table))
     return spark.read.schema(make_table_schema(table)).parquet(to_uri(run.table(table)))
+
+
+def make_constant(value: Any, schema: str) -> Column:
+    """Return arrays, structs and maps as one constant of the type `schema`. A map's keys are strings.
+
+    A column expression looks up a value for a row in it. This costs Spark no join and no other job.
+    """
+    return F.from_json(F.lit(json.dumps(value)), schema)
 
 
 def to_microseconds(column: str) -> Column:

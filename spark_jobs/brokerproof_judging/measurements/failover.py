@@ -1,15 +1,24 @@
-"""Counts the messages that a subscription got twice or never because it moved from one cluster to another."""
+"""Measures failovers: when the system noticed a fault, and what a subscription missed or got twice when it moved.
+
+The system noticed a fault when it no longer listed failed nodes, and when another node owned the topic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import SampledMetric, Source, parse_names, split_name
 from brokerproof.run.tables import AttemptOutcome
+from brokerproof.systems.registry import find_system
+from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, list_roles_that
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
+from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
+from brokerproof_judging.measurements.run_times import EffectiveFault
+from brokerproof_judging.measurements.samples import Samples, Series
+from brokerproof_judging.measurements.waiting import list_samples, read_absence, read_arrival
 
 
 def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
@@ -50,3 +59,82 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
         else:
             evidence = f"delivered on neither of {clusters}"
             yield make_measured_value("missed_by_move", each.name, float(row.missed), evidence)
+
+
+def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
+    """Return the time from the fault's effect until each list of live nodes was sampled without the fault's targets.
+
+    The value is None if no target is in a list, if no node was left to give a list, or if targets stayed in service.
+    """
+    listed = list_roles_that(find_system(run.topology), is_listed)
+    lists: dict[tuple[str, str], set[str]] = {}
+    for target in fault.targets:
+        node = run.topology.nodes.get(target)
+        if node is not None and node.role in listed:
+            source = Source.CLUSTER.join_name(run.topology.cluster_of(target))
+            lists.setdefault((source, SampledMetric.ALIVE.join_subject(node.role)), set()).add(target)
+    if not lists:
+        return Estimate(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
+    for source, metric in lists:
+        # The list comes from nodes of the role itself, or else from the nodes that coordinate the cluster. If the fault
+        # hit all of these, there is no list until a node is back.
+        cluster, role = split_name(source)[1], split_name(metric)[1]
+        nodes = run.topology.clusters[cluster].nodes
+        running = {name for name, node in nodes.items() if node.role == role and not node.standby}
+        if running.union(list_nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
+            why = f"no {role} of {cluster} and no node that coordinates it was left to say who lives"
+            return Estimate(value=None, evidence=why)
+    after = {name: list_samples(fault, samples.series.get(name, [])) for name in lists}
+    gone = {
+        name: next((at for at, value in after[name] if not targets.intersection(parse_names(value))), None)
+        for name, targets in lists.items()
+    }
+    waiting = [after[name] for name, at in gone.items() if at is None]
+    if waiting and fault.leaves_nodes:
+        return Estimate(value=None, evidence="the fault leaves its nodes in service, so that there is none to miss")
+    if waiting:
+        return read_absence(fault, waiting, "a target was still listed alive")
+    # Each list lost its targets at its own time. The latest time counts.
+    last = max(at for at in gone.values() if at is not None)
+    return read_arrival(samples, fault, last, "first sample without a target")
+
+
+def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
+    """Return the time from the fault's effect until each partition that a target owned at the effect had another owner.
+
+    The value is None if no target owned a partition, or if the owner of a partition before the effect is not known.
+    """
+    effect = fault.span.start_us
+    times: list[int] = []
+    waiting: list[Series] = []
+    owner_known, unknown = False, set[str]()
+    for topic, partition, values in samples.find_by_subject(Source.TOPIC, SampledMetric.OWNER):
+        if _may_be_owned_by_target(run, topic, fault) and not any(at <= effect and owner for at, owner in values):
+            unknown.add(f"{topic} {partition}".strip())
+        for cluster in run.topology.clusters:
+            # Two clusters may have a topic of the same name. The owner shows to which cluster a sample belongs.
+            here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
+            before, after = [owner for at, owner in here if at <= effect], list_samples(fault, here)
+            owner_known = owner_known or bool(before)
+            if not before or before[-1] not in fault.targets:
+                continue
+            at = next((at for at, owner in after if owner not in fault.targets), None)
+            if at is None:
+                waiting.append(after)
+            else:
+                times.append(at)
+    if waiting:
+        return read_absence(fault, waiting, "no other node owned the topic")
+    if unknown and owner_known:
+        return Estimate(value=None, evidence=f"the owner of {min(unknown)} before the effect is not known")
+    if times:
+        return read_arrival(samples, fault, max(times), "first sample with another owner")
+    why = "owner was not a target" if owner_known else "the owner before the effect is not known"
+    return Estimate(value=None, evidence=why)
+
+
+def _may_be_owned_by_target(run: Run, topic: str, fault: EffectiveFault) -> bool:
+    """Return whether a target is in the topic's cluster, or in any cluster if `topic` does not name its cluster."""
+    cluster = run.topology.clusters.get(topic.rpartition("@")[2])
+    nodes = run.topology.nodes if cluster is None else cluster.nodes
+    return bool(nodes.keys() & set(fault.targets))

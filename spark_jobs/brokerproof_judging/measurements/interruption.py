@@ -6,26 +6,28 @@ the worst place. All times come from the clients' own records.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.destinations import list_replication_ways
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.gaps import Gap, find_longest_gaps
 from brokerproof_judging.measurements.lateness import (
     Interruptions,
+    join_spans,
     measure_interruptions,
     name_partition,
     name_place,
     place_attempts,
 )
 from brokerproof_judging.measurements.measured_values import Estimate
-from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
-from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, read_standstills
+from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
+from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, add_proven, read_standstills
+from brokerproof_judging.table_io import make_constant
 
 _RESOLUTION = "resolution: 1 ms"
 
@@ -41,6 +43,32 @@ class FirstAck:
     at_us: int | None
     # Until this time in µs, there would have been no ack even without the standstills of the producer.
     proven_us: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """The longest time without an event (an ack or a delivery) at any one place, and the number of places compared.
+
+    `proven_us` is the length of the longest such time after clients' own standstills are cut out; 0 if none is left.
+    """
+
+    start_us: int
+    end_us: int
+    place: str
+    places: int
+    proven_us: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_us - self.start_us) / 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlaceAcks:
+    """What one place got of acks: its row, and the number of acks that its producer got in all places."""
+
+    row: Row
+    acks_of_producer: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,44 +89,70 @@ def read_client_events(
         return ClientEvents()
     attempts = place_attempts(publishes, partitioned=run.scenario.workload.partitions > 0)
     faults, standstills = times.effective, read_standstills(run)
+    places = _read_place_acks(attempts, faults)
     return ClientEvents(
         interruptions=measure_interruptions(
-            spark,
             attempts,
             faults,
             late_after_us=round(run.scenario.late_after_s * 1e6),
             load=times.load,
             standstills=standstills.of_acks,
         ),
-        ack_gaps=_find_ack_gaps(spark, times, attempts, standstills.of_acks),
-        delivery_gaps=_find_delivery_gaps(spark, run, times, attempts, deliveries, standstills.of_deliveries),
-        first_acks=_find_first_acks(attempts, faults, standstills.of_acks, times.load.end_us),
+        ack_gaps=_find_ack_gaps(spark, times, attempts, places, standstills.of_acks),
+        delivery_gaps=_find_delivery_gaps(run, times, attempts, deliveries, standstills.of_deliveries),
+        first_acks=_find_first_acks(places, faults, standstills.of_acks, times.load.end_us),
     )
 
 
-def _find_ack_gaps(spark: SparkSession, times: RunTimes, attempts: DataFrame, standstills: Times) -> dict[str, Gap]:
+def _read_place_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> list[_PlaceAcks]:
+    """Return each place that has to get acks. Its row has `waited` and `first` in the column of each fault's number.
+
+    Messages whose partition no ack names have a place of their own. This place has to get acks only if the producer got
+    no ack at all.
+    """
+    acked = F.col("outcome") == AttemptOutcome.ACKED
+    columns = []
+    for number, fault in enumerate(faults):
+        # A message that was sent between injection and effect may be acked as if there were no fault.
+        after = F.unix_micros("sent_at") >= fault.span.start_us
+        first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
+        # A place with messages held back until the end also waits for its first ack.
+        waited = after | (F.col("outcome") == AttemptOutcome.NOT_SENT)
+        columns.append(F.struct(F.count_if(waited).alias("waited"), first.alias("first")).alias(f"fault{number}"))
+    # One row for each client and partition.
+    rows = (
+        attempts.groupBy("topic", "cluster", "producer", "place")
+        .agg(*columns, F.max("in_unknown").alias("in_unknown"), F.count_if(acked).alias("acks"))
+        .collect()
+    )
+    acks: Counter[tuple[str, str, str]] = Counter()
+    for row in rows:
+        acks[row.topic, row.cluster, row.producer] += row.acks
+    places = [_PlaceAcks(row=row, acks_of_producer=acks[row.topic, row.cluster, row.producer]) for row in rows]
+    return [each for each in places if not each.row.in_unknown or not each.acks_of_producer]
+
+
+def _find_ack_gaps(
+    spark: SparkSession,
+    times: RunTimes,
+    attempts: DataFrame,
+    places: Sequence[_PlaceAcks],
+    standstills: Times,
+) -> dict[str, Gap]:
     acked = F.col("outcome") == AttemptOutcome.ACKED
     acks = attempts.filter(acked).select("topic", "place", F.unix_micros("settled_at").alias("at"))
-    # Messages whose partition no ack names have a place of their own. This place has to get acks only if the producer
-    # got no ack at all.
-    silent = (
-        attempts.groupBy("cluster", "topic", "producer")
-        .agg(F.count_if(acked).alias("acks"), F.max("place").alias("place"))
-        .filter("acks = 0")
-    )
-    return find_longest_gaps(
-        spark,
-        acks,
-        silent.select("topic", "place"),
-        times.effective,
-        times.load,
-        standstills=standstills,
-        client=F.substring_index("place", "/", -1),
+    silent = [{"topic": each.row.topic, "place": each.row.place} for each in places if not each.acks_of_producer]
+    if silent:
+        rows = make_constant(silent, "array<struct<topic: string, place: string>>")
+        expected = spark.range(1).select(F.inline(rows)).withColumn("at", F.lit(None).cast("long"))
+        acks = acks.unionByName(expected)
+    return _find_longest_gaps(
+        acks, times.effective, times.load, standstills=standstills, client=F.substring_index("place", "/", -1)
     )
 
 
 def _find_delivery_gaps(
-    spark: SparkSession, run: Run, times: RunTimes, attempts: DataFrame, deliveries: DataFrame, standstills: Times
+    run: Run, times: RunTimes, attempts: DataFrame, deliveries: DataFrame, standstills: Times
 ) -> dict[str, Gap]:
     """Return {fault: longest gap between deliveries}; empty if the scenario has no subscriptions.
 
@@ -108,7 +162,8 @@ def _find_delivery_gaps(
     if not workload.subscriptions:
         return {}
     where = F.col("cluster")
-    sources: list[tuple[str, str, str]] = []
+    # By home, the subscriptions that have to get its messages.
+    sources: dict[str, list[dict[str, str]]] = {}
     ways = list_replication_ways(topology, workload)
     for each in workload.subscriptions:
         clusters = each.list_clusters(topology)
@@ -116,23 +171,28 @@ def _find_delivery_gaps(
         if each.moves:
             where = F.when(F.col("subscription") == each.name, F.lit(label)).otherwise(where)
         homes = {*clusters, *(home for home, other in ways if other in clusters)}
-        sources += [(home, label, each.name) for home in sorted(homes)]
+        for home in sorted(homes):
+            sources.setdefault(home, []).append({"label": label, "subscription": each.name})
     partition = name_partition(F.col("partition"))
     received = _find_first_deliveries(
         deliveries.withColumn("place", name_place(where, F.col("subscription"), partition))
     )
+    by_home = make_constant(sources, "map<string, array<struct<label: string, subscription: string>>>")
     expected = (
         attempts.filter(F.col("outcome") == AttemptOutcome.ACKED)
         .select("cluster", "topic", "partition")
         .distinct()
-        .join(
-            F.broadcast(spark.createDataFrame(sources, "cluster string, label string, subscription string")), "cluster"
-        )
-        .select("topic", name_place(F.col("label"), F.col("subscription"), partition).alias("place"))
+        .select("topic", "partition", F.explode(F.try_element_at(by_home, F.col("cluster"))).alias("to"))
+        .select("topic", name_place(F.col("to.label"), F.col("to.subscription"), partition).alias("place"))
         .distinct()
+        .withColumn("at", F.lit(None).cast("long"))
     )
-    return find_longest_gaps(
-        spark, received, expected, times.effective, times.load, standstills=standstills, client=F.split("place", "/")[1]
+    return _find_longest_gaps(
+        received.unionByName(expected),
+        times.effective,
+        times.load,
+        standstills=standstills,
+        client=F.split("place", "/")[1],
     )
 
 
@@ -153,44 +213,81 @@ def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
 
 
 def _find_first_acks(
-    attempts: DataFrame, faults: Sequence[EffectiveFault], standstills: Times, load_end_us: int
+    places: Sequence[_PlaceAcks], faults: Sequence[EffectiveFault], standstills: Times, load_end_us: int
 ) -> dict[str, list[FirstAck]]:
     def find_proven(fault: EffectiveFault, place: str, at_us: int) -> int:
         # Without a standstill of the producer, the ack may have come when the standstill began, but not before.
         times = standstills.get(place.rpartition("/")[2], ())
         return min([at_us, *(start for start, end in times if start < at_us and end > fault.client_span.start_us)])
 
-    acked = F.col("outcome") == AttemptOutcome.ACKED
-    columns = []
-    for number, fault in enumerate(faults):
-        # A message that was sent between injection and effect may be acked as if there were no fault.
-        after = F.unix_micros("sent_at") >= fault.span.start_us
-        first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
-        # A place with messages held back until the end also waits for its first ack.
-        waited = after | (F.col("outcome") == AttemptOutcome.NOT_SENT)
-        columns.append(F.struct(F.count_if(waited).alias("waited"), first.alias("first")).alias(f"fault{number}"))
-    # One row for each client and partition. Messages whose partition is not known have to get an ack only if their
-    # producer got no ack at all.
-    of_producer = Window.partitionBy("topic", "cluster", "producer")
-    rows = (
-        attempts.groupBy("topic", "cluster", "producer", "place")
-        .agg(*columns, F.max("in_unknown").alias("in_unknown"), F.count_if(acked).alias("acks"))
-        .withColumn("acks", F.sum("acks").over(of_producer))
-        .filter("NOT in_unknown OR acks = 0")
-        .collect()
-    )
     return {
         fault.name: [
             FirstAck(
-                place=row.place,
+                place=each.row.place,
                 at_us=at_us,
-                proven_us=find_proven(fault, row.place, load_end_us if at_us is None else at_us),
+                proven_us=find_proven(fault, each.row.place, load_end_us if at_us is None else at_us),
             )
-            for row in rows
-            for waited, at_us in [row[f"fault{number}"]]
+            for each in places
+            for waited, at_us in [each.row[f"fault{number}"]]
             if waited
         ]
         for number, fault in enumerate(faults)
+    }
+
+
+def _find_longest_gaps(
+    events: DataFrame,
+    faults: Sequence[EffectiveFault],
+    load: Span,
+    *,
+    standstills: Times,
+    client: Column,
+) -> dict[str, Gap]:
+    """Return {fault: longest gap that touches the fault's `client_span`}. A fault without a gap is left out.
+
+    A `client_span` goes from a fault's injection to the next fault's injection. `events` has the columns `topic`,
+    `place` and `at` in µs. A row with null for `at` names a place that has to get events, even if it gets none. A gap
+    is the time between two successive events of a place. A place's first gap begins when the load becomes steady. A gap
+    that begins before the load ends lasts until the next event, or until the load's end if no event follows. No gap is
+    cut at the edges of a `client_span`. `client` is the part of a place's name that names the client in `standstills`.
+    Spark compares successive events of each place. The driver gets one or two rows for each fault.
+    """
+    # A null comes first in the order.
+    place = Window.partitionBy("topic", "place").orderBy("at")
+    begin, end = F.lit(load.start_us), F.lit(load.end_us)
+    before = F.struct(F.coalesce("previous", begin).alias("start"), F.col("at").alias("end"))
+    after = F.struct(F.coalesce("at", begin).alias("start"), end.alias("end"))
+    gaps = (
+        events.select(
+            *("topic", "place", "at"),
+            F.lag("at").over(place).alias("previous"),
+            F.lead(F.lit(True)).over(place).isNull().alias("is_last"),
+        )
+        .select("topic", "place", F.explode(F.array(before, F.when(F.col("is_last"), after))).alias("gap"))
+        .select("topic", "place", "gap.start", "gap.end")
+        .filter(F.expr("end > start") & (F.col("start") < load.end_us))
+    )
+    length = F.struct((F.col("end") - F.col("start")).alias("length"), "start", "end", "place")
+    rows = (
+        add_proven(join_spans(gaps, faults), standstills, client)
+        .groupBy("fault", "proven", "topic", "place")
+        .agg(F.max(length).alias("gap"))
+        .groupBy("fault", "proven")
+        .agg(F.max("gap").alias("gap"), F.count("*").alias("places"))
+        .collect()
+    )
+    stood_still = any(standstills.values())
+    proven = {row.fault: row.gap.length for row in rows if row.proven is stood_still}
+    return {
+        row.fault: Gap(
+            start_us=row.gap.start,
+            end_us=row.gap.end,
+            place=row.gap.place,
+            places=row.places,
+            proven_us=proven.get(row.fault, 0),
+        )
+        for row in rows
+        if not row.proven
     }
 
 

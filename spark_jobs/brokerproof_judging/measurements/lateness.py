@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from brokerproof.run.tables import AttemptOutcome
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span
-from brokerproof_judging.measurements.standstills import Times, cut_out_own
+from brokerproof_judging.measurements.standstills import Times, add_proven
+from brokerproof_judging.table_io import make_constant
 
 _KEY = ["cluster", "topic", "producer", "key"]
 
@@ -63,8 +64,11 @@ def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
     the partition comes from acks of the same key. If the topic is not `partitioned`, all attempts are in its only
     partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
     """
+    if not partitioned:
+        place = name_place(F.col("cluster"), F.col("producer"))
+        return publishes.withColumns({"place": place, "in_unknown": F.lit(False)})
     of_keys = publishes.filter("partition IS NOT NULL").groupBy(*_KEY).agg(F.max("partition").alias("of_key"))
-    number = F.coalesce("partition", "of_key") if partitioned else F.lit(-1)
+    number = F.coalesce("partition", "of_key")
     place = name_place(F.col("cluster"), name_partition(number), F.col("producer"))
     return publishes.join(F.broadcast(of_keys), _KEY, "left").withColumns(
         {"place": place, "in_unknown": number.isNull()}
@@ -72,7 +76,6 @@ def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
 
 
 def measure_interruptions(
-    spark: SparkSession,
     attempts: DataFrame,
     faults: Sequence[EffectiveFault],
     *,
@@ -93,43 +96,43 @@ def measure_interruptions(
     away = messages.groupBy("topic", "place").agg((~F.max_by("answered", "start")).alias("away"))
     late = messages.filter("end > start")
     interruptions = _merge_times(late).join(F.broadcast(away), ["topic", "place"], "left")
-    found = _summarize(spark, interruptions, faults, load_end_us)
-    if not any(standstills.values()):
-        return found
     producer = F.substring_index("place", "/", -1)
-    others = cut_out_own(spark, interruptions, standstills, producer, lead_us=late_after_us)
-    without = _summarize(spark, others, faults, load_end_us)
+    found = _summarize(add_proven(interruptions, standstills, producer, lead_us=late_after_us), faults, load_end_us)
+    if not any(standstills.values()):
+        return {fault: each for (fault, _), each in found.items()}
     return {
         fault: replace(
             each,
-            proven_last_us=without[fault].last_us if fault in without else None,
-            proven_total_us=without[fault].total_us if fault in without else 0,
+            proven_last_us=found[fault, True].last_us if (fault, True) in found else None,
+            proven_total_us=found[fault, True].total_us if (fault, True) in found else 0,
         )
-        for fault, each in found.items()
+        for (fault, proven), each in found.items()
+        if not proven
     }
 
 
 def _summarize(
-    spark: SparkSession, interruptions: DataFrame, faults: Sequence[EffectiveFault], load_end_us: int
-) -> dict[str, Interruptions]:
-    """Return {fault: summary of the interruptions}. `interruptions` has `topic`, `place`, `start`, `end` and `away`.
+    interruptions: DataFrame, faults: Sequence[EffectiveFault], load_end_us: int
+) -> dict[tuple[str, bool], Interruptions]:
+    """Return {(fault, proven): summary of the interruptions}.
 
-    `away` is true if the last message that was due at the place had no ack when the load ended.
+    `interruptions` has `topic`, `place`, `start`, `end`, `away`, and `proven` from `add_proven`. `away` is true if the
+    last message that was due at the place had no ack when the load ended.
     """
-    spans = join_spans(spark, interruptions, faults)
+    spans = join_spans(interruptions, faults)
     # The part of an interruption that no earlier one covers, in any place. The sum of these parts counts no time twice.
-    before = Window.partitionBy("fault").orderBy("start", "end").rowsBetween(Window.unboundedPreceding, -1)
+    before = Window.partitionBy("fault", "proven").orderBy("start", "end").rowsBetween(Window.unboundedPreceding, -1)
     added = F.greatest(F.lit(0), F.col("end") - F.greatest("start", F.coalesce(F.max("end").over(before), "start")))
     rows = (
         spans.withColumn("added", added)
-        .groupBy("fault", "topic", "place")
+        .groupBy("fault", "proven", "topic", "place")
         .agg(
             F.sum("added").alias("added"),
             F.sum(F.col("end") - F.col("start")).alias("length"),
             F.max("end").alias("last"),
             F.max("away").alias("away"),
         )
-        .groupBy("fault")
+        .groupBy("fault", "proven")
         .agg(
             F.sum("added").alias("total"),
             F.count("*").alias("places"),
@@ -140,7 +143,7 @@ def _summarize(
         .collect()
     )
     return {
-        row.fault: Interruptions(
+        (row.fault, row.proven): Interruptions(
             last_us=row.last.last,
             last_place=row.last.place,
             total_us=row.total,
@@ -155,17 +158,20 @@ def _summarize(
     }
 
 
-def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[EffectiveFault]) -> DataFrame:
+def join_spans(times: DataFrame, faults: Sequence[EffectiveFault]) -> DataFrame:
     """Return each row of `times` (`start`, `end` in µs) once for each fault whose `client_span` the row touches.
 
     The new column `fault` has the fault's name. A row that touches no `client_span` is left out.
     """
-    spans = spark.createDataFrame(
-        [(fault.name, fault.client_span.start_us, fault.client_span.end_us) for fault in faults],
-        "fault string, span_start long, span_end long",
+    spans = make_constant(
+        [
+            {"fault": fault.name, "begin": fault.client_span.start_us, "until": fault.client_span.end_us}
+            for fault in faults
+        ],
+        "array<struct<fault: string, begin: long, until: long>>",
     )
-    touches = F.expr("start < span_end AND end > span_start")
-    return times.join(F.broadcast(spans), touches).drop("span_start", "span_end")
+    touched = F.filter(spans, lambda span: (F.col("start") < span["until"]) & (F.col("end") > span["begin"]))
+    return times.withColumn("fault", F.explode(touched["fault"]))
 
 
 def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> DataFrame:

@@ -1,31 +1,40 @@
-"""Takes all measurements of a run. A new measurement is added to `measure_run`."""
+"""Takes all measurements of a run. A new measurement is added to `measure_run`, or to `measure_faults`.
+
+`measure_faults` measures losses and recovery times of each fault: all metrics with one value for each fault.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.faults.registry import list_destroying_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts
+from brokerproof.run.measurement import Measurement
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof_judging.measurements.failover import measure_failover
-from brokerproof_judging.measurements.interruption import ClientEvents, read_client_events
+from brokerproof_judging.measurements.catching_up import measure_agreement, measure_backlog_drain, measure_rereplication
+from brokerproof_judging.measurements.failover import measure_detection, measure_failover, measure_reassignment
+from brokerproof_judging.measurements.interruption import ClientEvents, measure_interruption, read_client_events
 from brokerproof_judging.measurements.link import measure_link
-from brokerproof_judging.measurements.losses import measure_missing
-from brokerproof_judging.measurements.measured_values import MeasuredValue
+from brokerproof_judging.measurements.losses import measure_losses, measure_missing
+from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.placement import (
     measure_local_reads,
     measure_owner_regions,
     measure_spread,
     measure_under_replication,
 )
-from brokerproof_judging.measurements.publishing import measure_publishing
-from brokerproof_judging.measurements.recovery import measure_faults
-from brokerproof_judging.measurements.replication_lag import measure_replication_lag
+from brokerproof_judging.measurements.publishing import measure_publishing, measure_replication_lag
 from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
+from brokerproof_judging.measurements.standstills import read_standstills
+from brokerproof_judging.messages.legality import list_destroyed
+
+FAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_per_fault)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,3 +70,44 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts:
     yield from measure_replication_lag(run, times, messages)
     yield from measure_failover(run, messages)
     yield measure_sampling_gap(run, times, samples)
+
+
+def measure_faults(
+    run: Run, times: RunTimes, samples: Samples, events: ClientEvents, messages: DataFrame
+) -> Iterator[MeasuredValue]:
+    """Yield each metric of each fault. If a metric could not be measured, its value is null, with the reason.
+
+    `messages` is the table of judged messages.
+    """
+    for ineffective in times.ineffective:
+        for metric in _list_metrics(run, ineffective.name):
+            yield make_measured_value(metric, ineffective.name, None, ineffective.why)
+    consumers = [each for times in read_standstills(run).of_consumers.values() for each in times]
+    losses = measure_losses(messages, times.effective, list_destroyed(run))
+    for fault in times.effective:
+        estimates: dict[str, Estimate] = {
+            "detect_s": measure_detection(run, samples, fault),
+            "reassign_s": measure_reassignment(run, samples, fault),
+            **measure_interruption(run, times, events, fault),
+            **losses[fault.name],
+            "rereplicate_s": measure_rereplication(run, samples, fault),
+            "backlog_drain_s": measure_backlog_drain(times, samples, fault, consumers),
+            "agree_s": measure_agreement(times, samples, fault),
+        }
+        for metric in _list_metrics(run, fault.name):
+            yield MeasuredValue(metric=metric, subject=fault.name, estimate=estimates[metric])
+
+
+def _list_metrics(run: Run, fault: str) -> Iterator[str]:
+    """Yield the metrics of a fault. Only a fault that wipes disks has `lost_later_messages`."""
+    destroys = fault in list_destroying_faults(run.scenario)
+    return (name for name in FAULT_METRICS if destroys or METRICS[name].subject != "destroying fault")
+
+
+def group_by_fault(measurements: Iterable[Measurement]) -> dict[str, dict[str, float | None]]:
+    """Return {fault: {metric: value}} of the metrics in `FAULT_METRICS`."""
+    found: dict[str, dict[str, float | None]] = {}
+    for row in measurements:
+        if row.metric in FAULT_METRICS:
+            found.setdefault(row.subject, {})[row.metric] = row.value
+    return found

@@ -9,8 +9,10 @@ from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ConsumerEnd, ProducerEnd, read_record
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from brokerproof_judging.table_io import make_constant
 
 OF_STANDSTILLS = "; it is less without the times in which a client itself stood still"
 # Later than every time in a run.
@@ -56,51 +58,56 @@ def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
     return end_us
 
 
-def mark_own(spark: SparkSession, times: DataFrame, standstills: Times, client: Column) -> DataFrame:
+def mark_own(times: DataFrame, standstills: Times, client: Column) -> DataFrame:
     """Return `times` (`start`, `end` in µs) with the column `own`.
 
     `own` is true if a standstill of the row's `client` may have caused or lengthened the time from `start` to `end`.
     """
-    rows = [(name, list_causes(each)) for name, each in standstills.items() if each]
-    if not rows:
+    causes = {name: list_causes(each) for name, each in standstills.items() if each}
+    if not causes:
         return times.withColumn("own", F.lit(False))
-    causes = spark.createDataFrame(rows, "own_client string, causes array<struct<begin: long, until: long>>")
-    touches = F.exists("causes", lambda each: (F.col("start") <= each["until"]) & (F.col("end") > each["begin"]))
-    return (
-        times.join(F.broadcast(causes), client == F.col("own_client"), "left")
-        .withColumn("own", F.coalesce(touches, F.lit(False)))
-        .drop("own_client", "causes")
+    touches = F.exists(
+        _look_up(causes, client), lambda each: (F.col("start") <= each["until"]) & (F.col("end") > each["begin"])
     )
+    return times.withColumn("own", F.coalesce(touches, F.lit(False)))
 
 
-def cut_out_own(
-    spark: SparkSession, times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0
-) -> DataFrame:
-    """Return `times` (`start`, `end` in µs) without the parts that standstills of the row's `client` may have caused.
+def add_proven(times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0) -> DataFrame:
+    """Return `times` (`start`, `end` in µs) with the column `proven`, and with more rows for which it is true.
 
-    A row may be shortened, split or removed. A standstill has effects for at least `lead_us` after its end.
+    `proven` is false for the rows of `times`. If a client stood still, the rows with true are the same rows without the
+    parts that standstills of the row's `client` may have caused. Such a row may be shortened, split or removed. A
+    standstill has effects for at least `lead_us` after its end.
     """
-    rows = []
+    if not any(standstills.values()):
+        return times.withColumn("proven", F.lit(False))
+    free = {}
     for name, each in standstills.items():
         causes = list_causes(each, lead_us)
         begins, ends = [-_NEVER_US, *(until for _, until in causes)], [*(begin for begin, _ in causes), _NEVER_US]
-        rows.append((name, list(zip(begins, ends, strict=True))))
-    if not rows:
-        return times
-    free = spark.createDataFrame(rows, "free_client string, free array<struct<begin: long, until: long>>")
-    whole = F.array(F.struct(F.col("start").alias("begin"), F.col("end").alias("until")))
+        free[name] = list(zip(begins, ends, strict=True))
+    whole = F.struct("start", "end", F.lit(False).alias("proven"))
+    always = F.array(F.struct(F.col("start").alias("begin"), F.col("end").alias("until")))
     parts = F.transform(
-        F.coalesce("free", whole),
+        F.coalesce(_look_up(free, client), always),
         lambda each: F.struct(
-            F.greatest("start", each["begin"]).alias("start"), F.least("end", each["until"]).alias("end")
+            F.greatest("start", each["begin"]).alias("start"),
+            F.least("end", each["until"]).alias("end"),
+            F.lit(True).alias("proven"),
         ),
     )
+    left = F.filter(parts, lambda part: part["end"] > part["start"])
     return (
-        times.join(F.broadcast(free), client == F.col("free_client"), "left")
-        .withColumn("part", F.explode(F.filter(parts, lambda part: part["end"] > part["start"])))
-        .withColumns({"start": F.col("part.start"), "end": F.col("part.end")})
-        .drop("free_client", "free", "part")
+        times.withColumn("part", F.explode(F.concat(F.array(whole), left)))
+        .withColumns({name: F.col(f"part.{name}") for name in ("start", "end", "proven")})
+        .drop("part")
     )
+
+
+def _look_up(times: Times, client: Column) -> Column:
+    """Return the times (`begin`, `until`) of a row's client; null if `times` does not name the client."""
+    values = {name: [{"begin": begin, "until": until} for begin, until in each] for name, each in times.items()}
+    return F.try_element_at(make_constant(values, "map<string, array<struct<begin: long, until: long>>>"), client)
 
 
 def list_causes(standstills: Iterable[tuple[int, int]], lead_us: int = 0) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from brokerproof.run.directory import Run
 from brokerproof_judging.measurements.catching_up import measure_backlog_drain, measure_rereplication
-from brokerproof_judging.measurements.detection import measure_detection, measure_reassignment
+from brokerproof_judging.measurements.failover import measure_detection, measure_reassignment
 from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples, list_expected_series, read_samples

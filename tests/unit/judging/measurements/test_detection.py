@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.run.directory import Run
-from brokerproof_judging.measurements.detection import measure_detection
+from brokerproof_judging.measurements.failover import measure_detection
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span
 from brokerproof_judging.measurements.samples import Samples
 from builders import make_run

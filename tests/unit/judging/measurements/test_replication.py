@@ -13,7 +13,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.records import PhaseTimes
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof_judging.measurements.catching_up import measure_agreement
-from brokerproof_judging.measurements.detection import measure_detection
+from brokerproof_judging.measurements.failover import measure_detection
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measurements
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples

@@ -14,7 +14,7 @@ from brokerproof.faults.registry import list_harmful_faults
 from brokerproof.run.directory import Run
 from brokerproof.systems.registry import find_system
 from brokerproof_judging.measurements.measured_values import make_measured_value, make_measurements
-from brokerproof_judging.measurements.recovery import FAULT_METRICS
+from brokerproof_judging.measurements.run_measurements import FAULT_METRICS
 
 from ...measured_scenarios import list_measured_scenarios
 from .conftest import PROJECT, RUN_ID, Judge, about, message
