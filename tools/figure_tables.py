@@ -90,13 +90,10 @@ def tabulate_second_architecture(runs: MeasuredRuns) -> RowMakers:
     def make_row(read: Callable[[MeasuredRun], str]) -> RowMaker:
         return lambda: [read(runs.find_last(name)) for name in names]
 
-    def read_metric(run: MeasuredRun, metric: str) -> float:
-        return run.read_metric(metric)["eu_destroyed"] or 0
-
     return {
         "acked": make_row(lambda run: run.acked),
         "RPO: acked, and no cluster holds it any more": make_row(
-            lambda run: f"{read_metric(run, 'rpo_messages'):,.0f} messages, {read_metric(run, 'rpo_s'):.1f} s"
+            lambda run: _describe_rpo(*(run.read_metric(one)["eu_destroyed"] for one in ("rpo_messages", "rpo_s")))
         ),
         "verdict": make_row(lambda run: str(run.outcome.verdict)),
         "stored twice": make_row(lambda run: f"{run.count_anomaly('stored_twice'):,}"),
@@ -155,7 +152,7 @@ def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
     names = ("geo_replicated_subscription", "geo_unreplicated_subscription")
 
     def make_row(metric: str) -> RowMaker:
-        return lambda: [f"{runs.find_last(name).values[metric, 'mover'] or 0:,.0f}" for name in names]
+        return lambda: [_format_count(runs.find_last(name).values[metric, "mover"]) for name in names]
 
     def count_before(run: MeasuredRun) -> str:
         # Only the evidence has this number: "…, of 29353 that were delivered before it moved".
@@ -232,7 +229,7 @@ def _format_rereplication(run: MeasuredRun) -> str:
     if left and by_fault[last] is None:
         texts[last] = "never"
     if not texts:
-        return "nothing to copy"
+        return "nothing to copy" if left == 0 else "–"
     named = texts.values() if len(by_fault) == 1 else [f"{text} (`{fault}`)" for fault, text in texts.items()]
     return ", ".join(named)
 
@@ -246,8 +243,17 @@ def _format_lag(run: MeasuredRun, quantile: str) -> str:
 
 
 def _format_rpo(run: MeasuredRun) -> str:
-    messages, seconds = run.find_worst("rpo_messages"), run.find_worst("rpo_s")
-    return _NOTHING_FAILS if messages is None else f"{messages:,.0f} messages, {seconds or 0:.1f} s"
+    if not run.read_metric("rpo_messages"):
+        return _NOTHING_FAILS
+    return _describe_rpo(run.find_worst("rpo_messages"), run.find_worst("rpo_s"))
+
+
+def _describe_rpo(messages: float | None, seconds: float | None) -> str:
+    return f"{_format_count(messages)} messages, {'–' if seconds is None else f'{seconds:.1f}'} s"
+
+
+def _format_count(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
 
 
 def _format_seconds(value: float | None) -> str:

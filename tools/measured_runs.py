@@ -73,7 +73,8 @@ class MeasuredRun:
     def count_lost_everywhere(self) -> int:
         """Return the number of acked messages that no cluster holds or, if that was not measured, of `lost` ones."""
         before, after = self.read_metric("rpo_messages"), self.read_metric("lost_later_messages")
-        totals = [(before[fault] or 0) + later for fault, later in after.items() if later is not None]
+        pairs = [(before[fault], later) for fault, later in after.items()]
+        totals = [first + later for first, later in pairs if first is not None and later is not None]
         return int(max(totals)) if totals else self.count_anomaly("lost")
 
 

@@ -48,7 +48,7 @@ def plant_run(
     illegal: dict[str, int] | None = None,
     legal: dict[str, int] | None = None,
     verdict: str = "passed",
-    left: float = 0,
+    left: float | None = 0,
     lags: dict[str, float | None] | None = None,
     **changes: Any,
 ) -> None:
@@ -232,3 +232,11 @@ def test_a_direction_whose_replication_lag_is_unknown_was_not_measured(
 ) -> None:
     plant_run(settings, "geo_nominal", 40, {}, lags=lags)
     assert TABLES["replication"](MeasuredRuns(settings))["`geo_nominal`"]()[:3] == [text] * 3
+
+
+def test_a_figure_that_was_not_measured_is_no_zero(settings: Settings) -> None:
+    unmeasured = fault(rereplicate_s=None, rpo_messages=None, rpo_s=None, lost_later_messages=2)
+    plant_run(settings, "geo_datacenter_destroyed", 100, {"eu_destroyed": unmeasured}, legal={"lost": 10}, left=None)
+    found, _ = fill_rows(settings)
+    assert found["geo_datacenter_destroyed"].endswith("| passed | 100 | 10 | 50.0 s | 50 s | – |")
+    assert TABLES["replication"](MeasuredRuns(settings))["`geo_datacenter_destroyed`"]()[-1] == "– messages, – s"
