@@ -68,8 +68,8 @@ def silence(partition, start, end):
 def judge(spark, tmp_path):
     """Measure the interruptions alone, which need no judged messages: ten times as fast as judging the whole run."""
 
-    def judge(history):
-        run = history.write(tmp_path / "run")
+    def judge(history, directory="run"):
+        run = history.write(tmp_path / directory)
         recorded = read_recorded_events(
             spark, run, {name: table_io.read_table(spark, run, name) for name in ("publishes", "deliveries")}
         )
@@ -592,3 +592,18 @@ def test_the_next_injection_cuts_off_a_fault_in_whatever_order_they_take_effect(
     row = judge(history)("rto_s")
 
     assert (row["value"], row["cut_off_by"]) == (None, "second")
+
+
+def test_a_run_whose_rows_move_between_tasks_has_the_same_measurements(judge, monkeypatch):
+    history = Clients(names=("first", "second"), bounds={"rto_s": {"max": 5}}).load(acked_after=silence(1, 28, 33.3))
+    history.fault("first", injected=27, effective=27.5).fault("second", injected=30, effective=30.5)
+    stand_still(stand_still(history, 28, 30), 29, 31, client="c0")
+    found = []
+    for size in (table_io.SMALL_TABLE_BYTES, 0):
+        monkeypatch.setattr(table_io, "SMALL_TABLE_BYTES", size)
+        measured = judge(history, f"run-{size}")
+        metrics = ("first_ack_s", "rto_s", "unavailable_s", "longest_ack_gap_s", "longest_delivery_gap_s")
+        found.append([measured(metric, fault) for metric in metrics for fault in ("first", "second")])
+
+    assert found[0] == found[1]
+    assert sum("stood still" in row["evidence"] for row in found[0]) > 4

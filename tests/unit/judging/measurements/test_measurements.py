@@ -12,6 +12,7 @@ import json
 import pytest
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.records import FaultTargets, PhaseTimes, SubscriptionDrain, SubscriptionDrains
+from brokerproof_judging import table_io
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measurements
 
 from ..history import SECOND, START, TOPIC, History
@@ -29,6 +30,14 @@ FAULTS = [
     # Help is part of the recovery: that it came does not end the time in which the recovery is looked for.
     {"name": "help", "kind": "start", "targets": {"nodes": [HEIR]}, "at_s": 2},
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def several_tasks():
+    """Spark reads these small tables as it reads those of a long run, and moves their rows between tasks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_io, "SMALL_TABLE_BYTES", 0)
+        yield
 
 
 def observe(history, second, source, metric, value):

@@ -31,6 +31,14 @@ CLOCK_ERROR_US = 150
 GONE = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "heal_at_s": 1}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def several_tasks() -> Iterator[None]:
+    """Spark reads these small tables as it reads those of a long run, and moves their rows between tasks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_io, "SMALL_TABLE_BYTES", 0)
+        yield
+
+
 def make_history(chance: random.Random) -> History:
     """An empty history whose scenario is chosen at random."""
     clusters = ("main", "other", "third")[: chance.choice([1, 2, 2, 3])]
