@@ -31,7 +31,13 @@ from brokerproof.results.history_database import (
     translate_database_errors,
 )
 from brokerproof.results.history_rows import make_history_rows
-from brokerproof.results.history_schema import ANOMALY_COLUMNS, AnomalySample, RecordedMeasurement, RecordedRun
+from brokerproof.results.history_schema import (
+    ANOMALY_COLUMNS,
+    NEWEST_FIRST,
+    AnomalySample,
+    RecordedMeasurement,
+    RecordedRun,
+)
 from brokerproof.results.regressions import RunComparison, compare_run, count_needed_runs, read_rule
 from brokerproof.results.run_difference import RunDifference, compare_two_runs
 from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy, RunGroup, group_runs
@@ -43,6 +49,13 @@ log = logging.getLogger(__name__)
 
 # The part of a run that is deleted: its tables of messages or its directory.
 DeletedPart = Literal["tables", "run"]
+# What is loaded with a run, and the columns of a `RunPlace`.
+_MEASUREMENTS, _ANOMALY_COUNTS = selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts)
+_CHECKS, _ANOMALY_SAMPLES = selectinload(RecordedRun.checks), selectinload(RecordedRun.anomaly_samples)
+_PLACE_COLUMNS = (
+    *(RecordedRun.run_id, RecordedRun.scenario, RecordedRun.run_dir),
+    *(RecordedRun.run_deleted_at, RecordedRun.run_deleted_why, RecordedRun.marks),
+)
 
 
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
@@ -193,12 +206,7 @@ class History:
             return session.scalar(
                 select(RecordedRun)
                 .where(RecordedRun.run_id == run_id)
-                .options(
-                    selectinload(RecordedRun.checks),
-                    selectinload(RecordedRun.measurements),
-                    selectinload(RecordedRun.anomaly_counts),
-                    selectinload(RecordedRun.anomaly_samples),
-                )
+                .options(_CHECKS, _MEASUREMENTS, _ANOMALY_COUNTS, _ANOMALY_SAMPLES)
             )
 
     def list_runs(self, scenarios: Sequence[str] = (), limit: int = 20) -> list[RecordedRun]:
@@ -206,17 +214,11 @@ class History:
 
         The runs have their checks, measurements and anomaly counts.
         """
-        chosen = select(RecordedRun).options(
-            selectinload(RecordedRun.checks),
-            selectinload(RecordedRun.measurements),
-            selectinload(RecordedRun.anomaly_counts),
-        )
+        chosen = select(RecordedRun).options(_CHECKS, _MEASUREMENTS, _ANOMALY_COUNTS)
         if scenarios:
             chosen = chosen.where(RecordedRun.scenario.in_(scenarios))
         with self._begin_reading() as session:
-            return list(
-                session.scalars(chosen.order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc()).limit(limit))
-            )
+            return list(session.scalars(chosen.order_by(*NEWEST_FIRST).limit(limit)))
 
     def list_trends(self, *, per_scenario: int = 30, scenarios: Sequence[str] | None = None) -> list[ScenarioTrend]:
         """Return the trends of `scenarios` (None for all scenarios), each with at most `per_scenario` runs."""
@@ -232,18 +234,7 @@ class History:
         """Return a run's directory and regressions, or None if the run is not recorded. Other columns are not read."""
         with self._begin_reading() as session:
             row = session.scalar(
-                select(RecordedRun)
-                .where(RecordedRun.run_id == run_id)
-                .options(
-                    load_only(
-                        RecordedRun.run_id,
-                        RecordedRun.scenario,
-                        RecordedRun.run_dir,
-                        RecordedRun.run_deleted_at,
-                        RecordedRun.run_deleted_why,
-                        RecordedRun.marks,
-                    )
-                )
+                select(RecordedRun).where(RecordedRun.run_id == run_id).options(load_only(*_PLACE_COLUMNS))
             )
         if row is None:
             return None
@@ -259,14 +250,13 @@ class History:
 
     def list_last_runs(self) -> list[RecordedRun]:
         """Return the last run of each scenario, sorted by scenario, with measurements and anomaly counts."""
-        newest_first = (RecordedRun.started_at.desc(), RecordedRun.id.desc())
-        place = func.row_number().over(partition_by=RecordedRun.scenario, order_by=newest_first).label("place")
+        place = func.row_number().over(partition_by=RecordedRun.scenario, order_by=NEWEST_FIRST).label("place")
         placed = select(RecordedRun.id, place).subquery()
         chosen = (
             select(RecordedRun)
             .join(placed, placed.c.id == RecordedRun.id)
             .where(placed.c.place == 1)
-            .options(selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts))
+            .options(_MEASUREMENTS, _ANOMALY_COUNTS)
             .order_by(RecordedRun.scenario)
         )
         with self._begin_reading() as session:
@@ -282,7 +272,7 @@ class History:
             select(RecordedRun, steady.value)
             .join(steady, (steady.run_key == RecordedRun.id) & (steady.metric == "rate_held"))
             .where(steady.subject == Phase.STEADY, RecordedRun.started_at >= since)
-            .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
+            .order_by(*NEWEST_FIRST)
             .limit(limit)
         )
         with self._begin_reading() as session:
@@ -302,7 +292,7 @@ class History:
         newest_first = (
             select(RecordedRun)
             .where(RecordedRun.scenario == run.scenario, RecordedRun.started_at < run.started_at)
-            .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
+            .order_by(*NEWEST_FIRST)
         )
         same = newest_first.where(RecordedRun.comparable == run.comparable)
         with self._begin_reading() as session:
@@ -310,7 +300,7 @@ class History:
                 run,
                 baseline=session.scalars(
                     same.where(RecordedRun.verdict.in_(DECISIVE))
-                    .options(selectinload(RecordedRun.measurements))
+                    .options(_MEASUREMENTS)
                     .limit(count_needed_runs(read_rule(run)))
                 ).all(),
                 previous=session.scalar(same.limit(1)),
@@ -335,8 +325,8 @@ class History:
                         RecordedRun.started_at < max(a.started_at, b.started_at),
                         RecordedRun.run_id.not_in((a.run_id, b.run_id)),
                     )
-                    .options(selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts))
-                    .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
+                    .options(_MEASUREMENTS, _ANOMALY_COUNTS)
+                    .order_by(*NEWEST_FIRST)
                     .limit(needed)
                 )
             ]

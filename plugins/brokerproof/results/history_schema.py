@@ -54,6 +54,10 @@ def _make_run_key() -> Mapped[int]:
     return mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
 
 
+def _list_children(table: str) -> Any:
+    return relationship(cascade="all, delete-orphan", passive_deletes=True, order_by=f"{table}.id")
+
+
 class RecordedRun(Base):
     """A recorded run. The counts from `publishes` to `deliveries` are None if the run was not judged.
 
@@ -106,18 +110,10 @@ class RecordedRun(Base):
     # run was recorded before this column existed, or could not be compared.
     marks: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
 
-    checks: Mapped[list[RecordedCheck]] = relationship(
-        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="RecordedCheck.id"
-    )
-    measurements: Mapped[list[RecordedMeasurement]] = relationship(
-        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="RecordedMeasurement.id"
-    )
-    anomaly_counts: Mapped[list[AnomalyCount]] = relationship(
-        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="AnomalyCount.id"
-    )
-    anomaly_samples: Mapped[list[AnomalySample]] = relationship(
-        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="AnomalySample.id"
-    )
+    checks: Mapped[list[RecordedCheck]] = _list_children("RecordedCheck")
+    measurements: Mapped[list[RecordedMeasurement]] = _list_children("RecordedMeasurement")
+    anomaly_counts: Mapped[list[AnomalyCount]] = _list_children("AnomalyCount")
+    anomaly_samples: Mapped[list[AnomalySample]] = _list_children("AnomalySample")
 
     @property
     def deletion(self) -> str | None:
@@ -141,6 +137,10 @@ class RecordedRun(Base):
         return None if not values or None in values else max(value for value in values if value is not None)
 
 
+# The order of runs from the newest to the oldest.
+NEWEST_FIRST = (RecordedRun.started_at.desc(), RecordedRun.id.desc())
+
+
 class RecordedCheck(Base):
     """An expectation of a suite. `unexpected` is the number of rows that broke it."""
 
@@ -153,8 +153,6 @@ class RecordedCheck(Base):
     description: Mapped[str] = mapped_column(Text)
     verdict: Mapped[str] = mapped_column(String(16))
     unexpected: Mapped[int | None] = mapped_column(BigInteger)
-
-    run: Mapped[RecordedRun] = relationship(back_populates="checks")
 
 
 # `run_key` replaces `run_id`, and the evidence of a measurement stays in the run's directory.
@@ -178,8 +176,6 @@ class RecordedMeasurement(Base):
     minimum: Mapped[float | None] = mapped_column(Double)
     maximum: Mapped[float | None] = mapped_column(Double)
 
-    run: Mapped[RecordedRun] = relationship(back_populates="measurements")
-
 
 class AnomalyCount(Base):
     """The number of a run's legal or illegal anomalies of a kind. A kind without a row did not occur."""
@@ -191,8 +187,6 @@ class AnomalyCount(Base):
     anomaly: Mapped[str] = mapped_column(String(255))
     legal: Mapped[bool] = mapped_column(Boolean)
     count: Mapped[int] = mapped_column(BigInteger)
-
-    run: Mapped[RecordedRun] = relationship(back_populates="anomaly_counts")
 
 
 class AnomalySample(Base):
@@ -213,8 +207,6 @@ class AnomalySample(Base):
     key: Mapped[str | None] = mapped_column(Text)
     cause: Mapped[str | None] = mapped_column(Text)
     detail: Mapped[str | None] = mapped_column(Text)
-
-    run: Mapped[RecordedRun] = relationship(back_populates="anomaly_samples")
 
 
 ANOMALY_COLUMNS = tuple(

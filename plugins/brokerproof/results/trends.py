@@ -12,12 +12,12 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, or_, select, true
 from sqlalchemy.orm import Session
 
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Phase
-from brokerproof.results.history_schema import AnomalyCount, RecordedMeasurement, RecordedRun
+from brokerproof.results.history_schema import NEWEST_FIRST, AnomalyCount, RecordedMeasurement, RecordedRun
 from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, UsualValue, compute_allowed_change
 
 
@@ -100,11 +100,7 @@ def select_trends(
     session: Session, *, per_scenario: int, scenarios: Sequence[str] | None = None
 ) -> list[ScenarioTrend]:
     """Return the trends of `scenarios` (None for all), sorted by name, each with at most `per_scenario` runs."""
-    number = (
-        func.row_number()
-        .over(partition_by=RecordedRun.scenario, order_by=(RecordedRun.started_at.desc(), RecordedRun.id.desc()))
-        .label("number")
-    )
+    number = func.row_number().over(partition_by=RecordedRun.scenario, order_by=NEWEST_FIRST).label("number")
     columns = select(
         RecordedRun.id,
         RecordedRun.run_id,
@@ -175,9 +171,7 @@ def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str,
     measured = RecordedMeasurement
     wanted = or_(
         *(
-            (measured.metric == value.metric)
-            if value.subject is None
-            else (measured.metric == value.metric) & (measured.subject == value.subject)
+            (measured.metric == value.metric) & (true() if value.subject is None else measured.subject == value.subject)
             for value in TREND_VALUES
             if value.metric
         )
