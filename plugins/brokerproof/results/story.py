@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import Anomaly, Suite
-from brokerproof.experiment.numbers import format_seconds, format_time
+from brokerproof.experiment.numbers import format_seconds, format_time, join_names
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import read_doubts_about_targets
@@ -67,7 +67,7 @@ def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
         return fault.name if fault is not None else "nobody"
     if len(names) > _MOST_NAMES:
         return f"{len(names)} {chosen.role} nodes" if chosen is not None and chosen.role else f"{len(names)} nodes"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return join_names(names)
 
 
 # Further faults are counted, and named only if there is a doubt about their targets.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from brokerproof.experiment.numbers import format_moment, format_short_time
+from brokerproof.experiment.numbers import format_moment, format_short_time, join_names
 from brokerproof.reports.messages.judged_message import JudgedMessage
 from brokerproof.reports.messages.message_events import Delivered, Event, Sent, SettledAttempt, Stored
 from brokerproof.run.tables import AttemptOutcome
@@ -92,7 +92,7 @@ def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: 
     """
     counts = Counter(found)
     lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]
-    listed = _join(f"{_times(count)} {word} {place}" for place, count in counts.items())
+    listed = join_names(f"{_times(count)} {word} {place}" for place, count in counts.items())
     return listed + (f" but not {word} {' or '.join(lacking)}" if lacking else "")
 
 
@@ -101,17 +101,12 @@ def _describe_judgement(judged: JudgedMessage | None, is_whole: bool) -> str:
         return "what judging found about it is not known"
     found = dict.fromkeys(f"`{each.anomaly}` ({each.legality})" for each in judged.anomalies)
     if found:
-        return f"judging found {_join(found)}" + ("" if is_whole else ", and the evidence about it is not whole")
+        return f"judging found {join_names(found)}" + ("" if is_whole else ", and the evidence about it is not whole")
     if not is_whole:
         return "judging names nothing wrong with it, but the evidence about it is not whole"
     if judged.evidence_problems:
         return "judging names nothing wrong with it, but the run's evidence has gaps"
     return "nothing is wrong with it"
-
-
-def _join(parts: Iterable[str]) -> str:
-    *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _times(count: int) -> str:
