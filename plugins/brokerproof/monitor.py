@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from brokerproof import clock
@@ -96,11 +96,9 @@ def sample_run(run: Run) -> None:
                     threading.Thread(
                         target=_sample_repeatedly, args=(name, sampler, queue, stopping), daemon=True
                     ).start()
-            while True:
-                try:
-                    sample = queue.get_nowait()
-                except Empty:
-                    break
+            # Only this thread takes samples from the queue.
+            while not queue.empty():
+                sample = queue.get()
                 if sample.value is None:
                     latest.pop((sample.source, sample.metric), None)
                 else:

@@ -28,12 +28,9 @@ _SLOT_BITS = 16
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokerproof"
-
-
-def _default_leases() -> Path:
-    return Path(tempfile.gettempdir()) / f"brokerproof-{os.getuid()}"
+def _setting(default_in_words: str, description: str, **options: Any) -> Any:
+    """Return a field of `Settings`. docs/settings.md shows both texts."""
+    return Field(description=description, json_schema_extra={"default": default_in_words}, **options)
 
 
 # For each setting that lists directories, the shipped directory below `home`.
@@ -54,115 +51,99 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True)
 
-    home: Path = Field(
-        _CHECKOUT,
-        description="the directory of the project, with `dags/`, `topologies/` and the rest",
-        json_schema_extra={"default": "the checkout that runs"},
+    home: Path = _setting(
+        "the checkout that runs",
+        "the directory of the project, with `dags/`, `topologies/` and the rest",
+        default=_CHECKOUT,
     )
-    var: Path = Field(
-        default_factory=lambda found: found["home"] / "var",
-        description="the directory for everything that runs write",
-        json_schema_extra={"default": "`var/`"},
+    var: Path = _setting(
+        "`var/`", "the directory for everything that runs write", default_factory=lambda found: found["home"] / "var"
     )
-    scenarios: Annotated[Directories, NoDecode] = Field(
-        "",  # type: ignore[assignment]
-        description="the directories of the scenario files, separated by `:`; an empty entry, as in `/mine:`, is the "
+    scenarios: Annotated[Directories, NoDecode] = _setting(
+        "`dags/scenarios/`",
+        "the directories of the scenario files, separated by `:`; an empty entry, as in `/mine:`, is the "
         "shipped directory",
-        json_schema_extra={"default": "`dags/scenarios/`"},
+        default="",
     )
-    topologies: Annotated[Directories, NoDecode] = Field(
-        "",  # type: ignore[assignment]
-        description="the directories of the topology files, written like those of the scenarios",
-        json_schema_extra={"default": "`topologies/`"},
+    topologies: Annotated[Directories, NoDecode] = _setting(
+        "`topologies/`", "the directories of the topology files, written like those of the scenarios", default=""
     )
-    expectations: Annotated[Directories, NoDecode] = Field(
-        "",  # type: ignore[assignment]
-        description="the directories of the suites, written in the same way; a suite replaces the shipped one of the "
+    expectations: Annotated[Directories, NoDecode] = _setting(
+        "`expectations/`",
+        "the directories of the suites, written in the same way; a suite replaces the shipped one of the "
         "same name, and any other suite is judged in addition to the five",
-        json_schema_extra={"default": "`expectations/`"},
+        default="",
     )
-    cache: Path = Field(
-        default_factory=_default_cache,
-        description="the directory for distributions of messaging systems and class data archives",
-        json_schema_extra={"default": "`~/.cache/brokerproof`"},
+    cache: Path = _setting(
+        "`~/.cache/brokerproof`",
+        "the directory for distributions of messaging systems and class data archives",
+        default_factory=lambda: Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokerproof",
     )
     # Not in `repr`, because it may contain a password.
-    database_url: str | None = Field(
-        None,
-        repr=False,
-        description="the database of the history, any SQLAlchemy URL",
-        json_schema_extra={"default": "SQLite in `var/`"},
+    database_url: str | None = _setting(
+        "SQLite in `var/`", "the database of the history, any SQLAlchemy URL", default=None, repr=False
     )
-    max_clusters: int | None = Field(
-        None,
-        description="the number of clusters that run at a time; further runs wait",
-        json_schema_extra={"default": "one per 6 GiB of memory"},
+    max_clusters: int | None = _setting(
+        "one per 6 GiB of memory", "the number of clusters that run at a time; further runs wait", default=None
     )
-    leases: Path = Field(
-        default_factory=_default_leases,
-        description="the directory that shows which slots of this machine are held, one for all checkouts",
-        json_schema_extra={"default": "`/tmp/brokerproof-UID`"},
+    leases: Path = _setting(
+        "`/tmp/brokerproof-UID`",
+        "the directory that shows which slots of this machine are held, one for all checkouts",
+        default_factory=lambda: Path(tempfile.gettempdir()) / f"brokerproof-{os.getuid()}",
     )
-    image: str = Field(
-        "brokerproof:latest",
-        description="the image of Brokerproof itself, which `make image` builds; links between regions of containers "
-        "run in it",
-        json_schema_extra={"default": "`brokerproof:latest`"},
+    image: str = _setting(
+        "`brokerproof:latest`",
+        "the image of Brokerproof itself, which `make image` builds; links between regions of containers run in it",
+        default="brokerproof:latest",
     )
-    container_subnets: IPv4Network = Field(
-        IPv4Network("10.208.0.0/12"),
-        description="the addresses that networks of containers take, 16 bits for each cluster",
-        json_schema_extra={"default": "`10.208.0.0/12`"},
+    container_subnets: IPv4Network = _setting(
+        "`10.208.0.0/12`",
+        "the addresses that networks of containers take, 16 bits for each cluster",
+        default=IPv4Network("10.208.0.0/12"),
     )
-    container_ports: int = Field(
-        21_000,
-        description="the first port of this machine's loopback at which nodes in containers are published, 500 for "
-        "each cluster",
-        json_schema_extra={"default": "`21000`"},
+    container_ports: int = _setting(
+        "`21000`",
+        "the first port of this machine's loopback at which nodes in containers are published, 500 for each cluster",
+        default=21_000,
     )
-    runtime: str = Field(
-        "process",
-        description="the runtime of scenarios that name none: `process`, or `docker` where all nodes live in "
-        "containers",
-        json_schema_extra={"default": "`process`"},
+    runtime: str = _setting(
+        "`process`",
+        "the runtime of scenarios that name none: `process`, or `docker` where all nodes live in containers",
+        default="process",
     )
-    spark_driver_memory: str = Field(
-        "1g", description="the memory of each Spark driver", json_schema_extra={"default": "`1g`"}
-    )
-    clock_error_ms: int | None = Field(
-        None,
-        description="the most milliseconds by which the clocks of the machines differ, if Spark's workers are on other "
+    spark_driver_memory: str = _setting("`1g`", "the memory of each Spark driver", default="1g")
+    clock_error_ms: int | None = _setting(
+        "not known",
+        "the most milliseconds by which the clocks of the machines differ, if Spark's workers are on other "
         "machines; without it, no verdict rests on times of two machines",
-        json_schema_extra={"default": "not known"},
+        default=None,
     )
-    keep_tables_days: int | None = Field(
-        None,
-        description="the days after which `brokerproof prune` deletes a run's tables of messages",
-        json_schema_extra={"default": "kept for ever"},
+    keep_tables_days: int | None = _setting(
+        "kept for ever", "the days after which `brokerproof prune` deletes a run's tables of messages", default=None
     )
-    keep_runs_days: int | None = Field(
-        None,
-        description="the days after which it deletes a run's whole directory; the history keeps the run's result",
-        json_schema_extra={"default": "kept for ever"},
+    keep_runs_days: int | None = _setting(
+        "kept for ever",
+        "the days after which it deletes a run's whole directory; the history keeps the run's result",
+        default=None,
     )
-    keep_failed_days: int | None = Field(
-        None,
-        description="the days for which it keeps a run whose outcome is not the expected one, if this is longer",
-        json_schema_extra={"default": "like other runs"},
+    keep_failed_days: int | None = _setting(
+        "like other runs",
+        "the days for which it keeps a run whose outcome is not the expected one, if this is longer",
+        default=None,
     )
     # {name of a messaging system that is not built in: MODULE:ATTRIBUTE of its object}
-    systems: Annotated[Mapping[str, str], NoDecode] = Field(
+    systems: Annotated[Mapping[str, str], NoDecode] = _setting(
+        "none",
+        "messaging systems beside the built-in ones, as `name=module:attribute`, comma separated",
         default_factory=dict,
-        description="messaging systems beside the built-in ones, as `name=module:attribute`, comma separated",
-        json_schema_extra={"default": "none"},
     )
     # A list as JSON. Not in `repr`, because it may contain a password.
-    notify: str | None = Field(
-        None,
-        repr=False,
-        description="the notifiers for runs that are not as expected or worse than before, a list in JSON "
+    notify: str | None = _setting(
+        "no notifier",
+        "the notifiers for runs that are not as expected or worse than before, a list in JSON "
         "([how](results-elsewhere.md#tell-somebody))",
-        json_schema_extra={"default": "no notifier"},
+        default=None,
+        repr=False,
     )
 
     @classmethod

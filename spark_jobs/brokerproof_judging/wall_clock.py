@@ -14,6 +14,7 @@ from brokerproof import clock
 from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
 from brokerproof.errors import RunError
+from brokerproof.experiment.numbers import join_names
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClientRecordRead, WallClockNote, WallClockStep, read_record
 from brokerproof.run.time_axis import MONITOR
@@ -69,7 +70,7 @@ class WallClocks:
         """Return a sentence for each step of a clock, and one that names the processes whose notes are missing."""
         sentences = [_describe(*each) for each in _group_steps(self.clocks)]
         if unknown := [each.process for each in self.clocks if not each.has_note]:
-            sentences.append(f"Nothing says whether the wall clock of {_join(unknown)} stepped.")
+            sentences.append(f"Nothing says whether the wall clock of {join_names(unknown)} stepped.")
         return sentences
 
     def doubt_publish_times(self) -> str:
@@ -84,7 +85,9 @@ class WallClocks:
         negative if the clocks of two hosts differ by more than the delay.
         """
         if unknown := self._list_unknown():
-            return f"Times of two processes do not compare, because nothing says on which host {_join(unknown)} ran."
+            return (
+                f"Times of two processes do not compare, because nothing says on which host {join_names(unknown)} ran."
+            )
         if len(self._hosts) < 2:
             return ""
         if any(each.steps for each in self.clocks):
@@ -157,8 +160,4 @@ def _is_same(step: WallClockStep, other: WallClockStep) -> bool:
 
 def _describe(processes: Sequence[str], step: WallClockStep) -> str:
     at = f"{clock.to_utc(step.at):%Y-%m-%d %H:%M:%S}"
-    return f"The wall clock of {_join(processes)} stepped by {step.size_us / 1e6:+.2f} s at {at} UTC."
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+    return f"The wall clock of {join_names(processes)} stepped by {step.size_us / 1e6:+.2f} s at {at} UTC."

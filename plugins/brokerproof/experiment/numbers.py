@@ -1,8 +1,8 @@
-"""Numbers and times as text for people, with only the digits that are meaningful."""
+"""Numbers and times as text for people, with only the digits that are meaningful, and lists of names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from brokerproof import clock
@@ -76,3 +76,9 @@ def format_short_time(microseconds: int) -> str:
 def format_moment(at_us: int) -> str:
     """Return the time of day in UTC, to the millisecond, for the events in the life of a message."""
     return f"{clock.to_utc(at_us):%H:%M:%S.%f}"[:-3]
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return at least one name as `a`, `a and b` or `a, b and c`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

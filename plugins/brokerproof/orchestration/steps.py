@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 
+from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.run.directory import Run
 
@@ -40,22 +40,22 @@ def describe_step(step: str, run: Run) -> str | None:
     Raises RunError if run.json is missing or damaged, and InputError if its scenario cannot be used.
     """
     scenario, topology = run.scenario, run.topology
-    workload, clusters = scenario.workload, _join(topology.clusters)
+    workload, clusters = scenario.workload, join_names(topology.clusters)
     match step:
         case "provision":
             nodes = topology.nodes.values()
-            regions = _join(dict.fromkeys(node.region for node in nodes))
+            regions = join_names(dict.fromkeys(node.region for node in nodes))
             what = f"starts the {len(nodes)} nodes of topology {scenario.topology} in {regions}, of {topology.system}"
         case "configure":
             what = f"sets the policies of {clusters} as in topology {scenario.topology}"
         case "load":
             what = (
                 f"publishes {workload.rate:,} messages a second of {workload.size:,} bytes from {workload.producers} "
-                f"producers to {_join(workload.list_homes(topology))}, and holds the rate for "
+                f"producers to {join_names(workload.list_homes(topology))}, and holds the rate for "
                 f"{scenario.phases.total_s:g} s"
             )
         case "consume" if workload.subscriptions:
-            names = _join(subscription.name for subscription in workload.subscriptions)
+            names = join_names(subscription.name for subscription in workload.subscriptions)
             what = (
                 f"consumes with {names} until every message of the load is drained, at most {scenario.settle_s:g} s "
                 "after the load has ended"
@@ -64,7 +64,7 @@ def describe_step(step: str, run: Run) -> str | None:
             what = "has no subscription to consume with"
         case "break_it" if scenario.faults:
             start = scenario.phases.steady_s
-            faults = _join(f"{fault.name} ({fault.kind}) at {start + fault.at_s:g} s" for fault in scenario.faults)
+            faults = join_names(f"{fault.name} ({fault.kind}) at {start + fault.at_s:g} s" for fault in scenario.faults)
             what = f"injects {faults} after the rate is held, and heals what is not permanent"
         case "break_it":
             what = "injects no fault: the scenario is the reference"
@@ -77,8 +77,3 @@ def describe_step(step: str, run: Run) -> str | None:
         case _:
             return None
     return f"{run.run_id}: {what}."
-
-
-def _join(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_bounds, format_value
-from brokerproof.results.described_faults import DescribedFault, describe_faults
 from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.results.story import DescribedFault, describe_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.experiment.numbers import format_seconds
-from brokerproof.results.described_faults import DescribedFault
+from brokerproof.results.story import DescribedFault
 from brokerproof.run.observations import CURVES
 from brokerproof.run.series import RunSeries
 

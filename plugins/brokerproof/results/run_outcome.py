@@ -16,9 +16,8 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import ExpectedOutcome, Phase, Scenario
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.results.described_faults import describe_faults
 from brokerproof.results.durations import compute_durations
-from brokerproof.results.story import tell_story
+from brokerproof.results.story import describe_faults, tell_story
 from brokerproof.run.directory import RUN_REPORT, Run
 from brokerproof.run.judgement import TOTALS, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement

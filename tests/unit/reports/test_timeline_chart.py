@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from brokerproof.reports.timeline_chart import NO_ANSWER, NOBODY, draw_timeline
-from brokerproof.results.described_faults import DescribedFault
+from brokerproof.results.story import DescribedFault
 from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.series import OwnerChange, RunSeries
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.results.described_faults import DescribedFault
-from brokerproof.results.story import tell_story
+from brokerproof.results.story import DescribedFault, tell_story
 from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.measurement import Measurement

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import (
 
 from brokerproof import clock
 from brokerproof.checks import check_suites, load_scenario
-from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.errors import InputError
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine import slots
 from brokerproof.orchestration.airflow_pages.page_addresses import find_run_page
@@ -130,10 +130,8 @@ class SuiteOperator(StepOperator):
         """Return one sentence about the suite. A failed or skipped task has the sentence as its reason."""
         from brokerproof.run.judgement import read_judgement
 
-        try:
+        with fail_with_sentence(context):
             judgement = read_judgement(self.open_run())
-        except BrokerproofError as error:
-            raise AirflowFailException(str(error)) from None
         suite = next((judged for name, judged in judgement.suites.items() if name == self.task_id), None)
         if suite is None:
             raise AirflowFailException(f"unknown: suite {self.task_id} was not judged")
@@ -165,10 +163,8 @@ class RecordOperator(StepOperator):
         from brokerproof.results.recording import record_outcome
 
         run = self.open_run()
-        try:
+        with fail_with_sentence(context):
             outcome = record_outcome(run)
-        except BrokerproofError as error:
-            raise AirflowFailException(str(error)) from None
         shown = outcome.model_dump(mode="json", include={"run_id", "scenario", "verdict", "met", "run_dir"})
         context["outlet_events"][RESULTS].extra = shown
         log.info("recorded: %s", outcome.why)
@@ -193,10 +189,8 @@ class VerdictOperator(StepOperator):
         from brokerproof.results.run_outcome import compose_outcome
 
         run = self.open_run()
-        try:
+        with fail_with_sentence(context):
             outcome = compose_outcome(run)
-        except BrokerproofError as error:
-            raise AirflowFailException(str(error)) from None
         # The story comes first in the log, before the counts and the verdict.
         log.info(outcome.story)
         log.info(json.dumps(outcome.counts, indent=1))

@@ -6,6 +6,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -338,25 +339,19 @@ class AirflowClient:
 
         Meanwhile this thread can notify the user if no answer comes.
         """
-        answers: list[httpx.Response] = []
-        errors: list[BaseException] = []
-        done = threading.Event()
+        answer: Future[httpx.Response] = Future()
 
         def send() -> None:
             try:
-                answers.append(self._send_once(method, path, json, params))
+                answer.set_result(self._send_once(method, path, json, params))
             except BaseException as error:
-                errors.append(error)
-            finally:
-                done.set()
+                answer.set_exception(error)
 
         threading.Thread(target=send, daemon=True).start()
-        while not done.wait(_LOOK_EVERY_S):
+        while wait([answer], _LOOK_EVERY_S).not_done:
             self._while_waiting()
             self._check_silence()
-        if errors:
-            raise errors[0]
-        return answers[0]
+        return answer.result()
 
     def _send_once(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
         answer = self._http.request(method, path, json=json, params=params)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.clock import Clock
+from brokerproof.experiment.numbers import join_names
 from brokerproof.orchestration.follow.airflow_client import FINISHED, Silence, TaskState
 
 # The user must be notified within 15 s, and the run is observed every two seconds.
@@ -63,11 +64,11 @@ def describe_standstill(seconds: float, now: Circumstances) -> str:
         verb = "goes" if len(now.other_runs) == 1 else "go"
         return (
             f"the run has been queued for {seconds:.0f} s: runs of one scenario take turns, and "
-            f"{_join(now.other_runs)} {verb} on"
+            f"{join_names(now.other_runs)} {verb} on"
         )
     if now.slot_holders:
         verb = "holds" if len(now.slot_holders) == 1 else "hold"
-        return f"the run has waited for this machine for {seconds:.0f} s: {_join(now.slot_holders)} {verb} it"
+        return f"the run has waited for this machine for {seconds:.0f} s: {join_names(now.slot_holders)} {verb} it"
     running = [task for task in now.tasks if task.state == "running"]
     for task in running:
         if task.pid is not None and not now.is_alive(task.pid):
@@ -77,8 +78,8 @@ def describe_standstill(seconds: float, now: Circumstances) -> str:
             )
     if running:
         waiting_for = f" ({now.text})" if now.text else ""
-        silent = _join([_describe_time(task.task_id, now) for task in running if task.task_id not in _SHOWS_NOTHING])
-        sentences = [f"{silent}: nothing new for {seconds:.0f} s{waiting_for}"] if silent else []
+        silent = [_describe_time(task.task_id, now) for task in running if task.task_id not in _SHOWS_NOTHING]
+        sentences = [f"{join_names(silent)}: nothing new for {seconds:.0f} s{waiting_for}"] if silent else []
         sentences += [
             f"{_describe_time(task.task_id, now)}: shows nothing while it works"
             for task in running
@@ -108,7 +109,3 @@ def _find_stage(task: TaskState) -> int:
     if task.state in _ENDED:
         return 2
     return 1 if task.state == "running" else 0
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(", ".join(names).rsplit(", ", 1))

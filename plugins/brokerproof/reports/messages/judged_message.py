@@ -15,7 +15,7 @@ from pydantic import Field
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.experiment.numbers import format_moment, format_short_time
+from brokerproof.experiment.numbers import format_moment, format_short_time, join_names
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
@@ -311,7 +311,7 @@ def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: 
     """
     counts = Counter(found)
     lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]
-    listed = _join(f"{_times(count)} {word} {place}" for place, count in counts.items())
+    listed = join_names(f"{_times(count)} {word} {place}" for place, count in counts.items())
     return listed + (f" but not {word} {' or '.join(lacking)}" if lacking else "")
 
 
@@ -320,17 +320,12 @@ def _describe_judgement(judged: JudgedMessage | None, is_whole: bool) -> str:
         return "what judging found about it is not known"
     found = dict.fromkeys(f"`{each.anomaly}` ({each.legality})" for each in judged.anomalies)
     if found:
-        return f"judging found {_join(found)}" + ("" if is_whole else ", and the evidence about it is not whole")
+        return f"judging found {join_names(found)}" + ("" if is_whole else ", and the evidence about it is not whole")
     if not is_whole:
         return "judging names nothing wrong with it, but the evidence about it is not whole"
     if judged.evidence_problems:
         return "judging names nothing wrong with it, but the run's evidence has gaps"
     return "nothing is wrong with it"
-
-
-def _join(parts: Iterable[str]) -> str:
-    *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _times(count: int) -> str:

@@ -164,6 +164,10 @@ def _namespace(name: str, namespace: Namespace, clusters: list[str]) -> list[Pol
         "bookkeeperWriteQuorum": namespace.persistence.write_quorum,
         "bookkeeperAckQuorum": namespace.persistence.ack_quorum,
     }
+
+    def read_persistence(answer: Any) -> dict[str, Any]:
+        return {key: _key(key)(answer) for key in persistence}
+
     return [
         Policy(
             changes=[Change("PUT", at, {"replication_clusters": clusters}, accept=(409,))],
@@ -171,48 +175,32 @@ def _namespace(name: str, namespace: Namespace, clusters: list[str]) -> list[Pol
             expected=NAMES,
             values=[Value(f"clusters of {name}", sorted(clusters), sorted)],
         ),
-        Policy(
-            changes=[Change("POST", f"{at}/retention", _RETENTION)],
-            path=f"{at}/retention",
-            values=[Value(f"retention of {name}", _RETENTION)],
-        ),
-        Policy(
-            changes=[Change("POST", f"{at}/persistence", persistence)],
-            path=f"{at}/persistence",
-            values=[
-                Value(
-                    f"persistence of {name}",
-                    persistence,
-                    lambda answer: {key: _key(key)(answer) for key in persistence},
-                )
-            ],
-        ),
-        Policy(
-            changes=[Change("POST", f"{at}/deduplication", namespace.deduplication)],
-            path=f"{at}/deduplication",
+        _setting(f"{at}/retention", _RETENTION, [Value(f"retention of {name}", _RETENTION)]),
+        _setting(f"{at}/persistence", persistence, [Value(f"persistence of {name}", persistence, read_persistence)]),
+        _setting(
+            f"{at}/deduplication",
+            namespace.deduplication,
+            [Value(f"deduplication of {name}", namespace.deduplication, bool)],
             expected=SWITCH,
-            values=[Value(f"deduplication of {name}", namespace.deduplication, bool)],
         ),
     ]
 
 
+def _setting(path: str, body: Any, values: Sequence[Value], expected: TypeAdapter[Any] = SETTINGS) -> Policy:
+    """Return a policy that is set and read back at the same path."""
+    return Policy(changes=[Change("POST", path, body)], path=path, expected=expected, values=values)
+
+
 def _affinity(namespace: str, group: str | None) -> Policy:
     key, path = "bookkeeperAffinityGroupPrimary", f"/admin/v2/namespaces/{namespace}/persistence/bookieAffinity"
-    return Policy(
-        changes=[Change("POST", path, {key: group})],
-        path=path,
-        values=[Value(f"bookie affinity of {namespace}", group, _key(key))],
-    )
+    return _setting(path, {key: group}, [Value(f"bookie affinity of {namespace}", group, _key(key))])
 
 
 def _isolation(cluster_name: str, namespace: str, wanted: Mapping[str, Any]) -> Policy:
     name = _name_isolation_policy(namespace)
     path = f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{name}"
-    return Policy(
-        changes=[Change("POST", path, wanted)],
-        path=path,
-        values=[Value(f"isolation policy {name}, {key}", value, _key(key)) for key, value in wanted.items()],
-    )
+    values = [Value(f"isolation policy {name}, {key}", value, _key(key)) for key, value in wanted.items()]
+    return _setting(path, wanted, values)
 
 
 def _name_isolation_policy(namespace: str) -> str:

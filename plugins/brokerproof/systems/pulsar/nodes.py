@@ -65,7 +65,14 @@ _METRICS_PORTS: Mapping[str, int] = {
 }
 
 
-class _Watch(TypedDict):
+class _Common(TypedDict):
+    """The fields of a spec that are made in the same way for each role."""
+
+    name: str
+    role: str
+    region: str
+    address: str
+    image: str
     health: tuple[str, ...]
     health_source: str
     memory_mb: int
@@ -173,11 +180,7 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
         **layout.topology.settings.get(Role.METADATA, {}),
     }
     return NodeSpec(
-        name=name,
-        role=node.role,
-        region=node.region,
-        address=address,
-        image=layout.software.image,
+        **_make_common(layout, name, node, direct_mb=64),
         command=(
             *_make_java_command(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
             "-Dzookeeper.4lw.commands.whitelist=*",
@@ -191,7 +194,6 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
         },
         # ZooKeeper reads its number from its data directory, which a fault may wipe. So `format` copies the file there.
         format=("cp", "{node}/conf/myid", "{node}/data/myid") if members else None,
-        **_watch(node.role, address, layout.topology.heap_mb[Role.METADATA], direct_mb=64),
         ports=(
             *(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
             *((metadata_store.ELECTION_PORT, metadata_store.PEER_PORT) if members else ()),
@@ -244,11 +246,7 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
     # A bookie with an empty disk does not start while the metadata store holds its old cookie.
     reset = ("org.apache.bookkeeper.bookie.BookieShell", "-conf", "{node}/conf/bookkeeper.conf")
     return NodeSpec(
-        name=name,
-        role=node.role,
-        region=node.region,
-        address=address,
-        image=layout.software.image,
+        **_make_common(layout, name, node, direct_mb=heap),
         command=(
             *_make_java_command(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
@@ -263,7 +261,6 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
             *reset,
             *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
         ),
-        **_watch(node.role, address, heap, direct_mb=heap),
         ports=(BOOKIE_PORT, BOOKIE_HTTP_PORT),
     )
 
@@ -302,11 +299,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
     }
     heap = layout.topology.heap_mb[Role.BROKER]
     return NodeSpec(
-        name=name,
-        role=node.role,
-        region=node.region,
-        address=address,
-        image=layout.software.image,
+        **_make_common(layout, name, node, direct_mb=heap),
         command=(
             *_make_java_command(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
@@ -316,18 +309,26 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
             "{node}/conf/broker.conf",
         ),
         files=_make_files(layout, name, "broker.conf", settings),
-        **_watch(node.role, address, heap, direct_mb=heap),
         published=layout.addressing.publish(name),
         ports=(BROKER_PORT, BROKER_HTTP_PORT, *((CLIENTS_PORT,) if layout.topology.links else ())),
     )
 
 
-def _watch(role: str, address: str, heap_mb: int, *, direct_mb: int) -> _Watch:
-    """Return the spec's fields for runtimes and monitoring: its health, the memory limit, the metrics page."""
+def _make_common(layout: Layout, name: str, node: Node, *, direct_mb: int) -> _Common:
+    """Return the fields of a node's spec that name it, and those for runtimes and monitoring.
+
+    The latter are its health, its memory limit, and its page of metrics.
+    """
+    role, address = node.role, layout.addresses[name]
     return {
+        "name": name,
+        "role": role,
+        "region": node.region,
+        "address": address,
+        "image": layout.software.image,
         "health": ("curl", "--fail", "--silent", "--show-error", _READY[role].format(address)),
         "health_source": _HEALTH[role].format(address),
-        "memory_mb": heap_mb + direct_mb + BESIDE_HEAP_MB,
+        "memory_mb": layout.topology.heap_mb[role] + direct_mb + BESIDE_HEAP_MB,
         "metrics": (_METRICS_PORTS[role], "/metrics"),
     }
 

@@ -113,33 +113,23 @@ class ClusterSamplers:
         return rows
 
     def _sample_topic(self) -> list[Sample]:
-        source = self._make_topic_source()
         stats = [self._cluster.brokers.get(path + "/stats", TOPIC_STATS) for _, path in self._cluster.partitions]
-        rows = [_sample(source, SampledMetric.PUBLISHED, str(sum(one.msg_in_counter for one in stats)))]
+        values: dict[str, int] = {SampledMetric.PUBLISHED: sum(one.msg_in_counter for one in stats)}
         for name in [one.name for one in self._cluster.subscriptions]:
             found = [one.subscriptions[name] for one in stats if name in one.subscriptions]
             if found:
-                rows.append(
-                    _sample(
-                        source, SampledMetric.BACKLOG.join_subject(name), str(sum(one.msg_backlog for one in found))
-                    )
-                )
-                rows.append(
-                    _sample(
-                        source,
-                        SampledMetric.DELIVERED.join_subject(name),
-                        str(sum(one.msg_out_counter for one in found)),
-                    )
-                )
+                values[SampledMetric.BACKLOG.join_subject(name)] = sum(one.msg_backlog for one in found)
+                values[SampledMetric.DELIVERED.join_subject(name)] = sum(one.msg_out_counter for one in found)
         for other in self._cluster.others:
             replicators = [one.replication[other] for one in stats if other in one.replication]
             if replicators:
                 way = f"{self._cluster.name}>{other}"
                 backlog = sum(one.replication_backlog for one in replicators)
+                values[SampledMetric.REPLICATION_BACKLOG.join_subject(way)] = backlog
                 delay_s = max(one.replication_delay_in_seconds for one in replicators)
-                rows.append(_sample(source, SampledMetric.REPLICATION_BACKLOG.join_subject(way), str(backlog)))
-                rows.append(_sample(source, SampledMetric.REPLICATION_DELAY_S.join_subject(way), str(delay_s)))
-        return rows
+                values[SampledMetric.REPLICATION_DELAY_S.join_subject(way)] = delay_s
+        source = self._make_topic_source()
+        return [_sample(source, metric, str(value)) for metric, value in values.items()]
 
     def _sample_bookie(self, name: str) -> list[Sample]:
         page = read_text(
