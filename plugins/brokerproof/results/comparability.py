@@ -21,6 +21,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from brokerproof.errors import shorten
 from brokerproof.run.strict_model import StrictModel
 
 _SCENARIO_FIELDS = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime", "late_after_s")
@@ -116,4 +117,4 @@ def _abbreviate(value: Any) -> str:
     if value is None:
         return "unset"
     text = json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return shorten(text, 60)

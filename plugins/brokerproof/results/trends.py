@@ -23,30 +23,23 @@ from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, Usu
 
 @dataclass(frozen=True, kw_only=True)
 class TrendValue:
-    """A value that users follow from run to run. `metric` is None if the value is a count of anomalies."""
+    """A value that users follow from run to run. `name` is a metric, or `DUPLICATES`, a count of anomalies."""
 
     name: str
     title: str
     unit: str
-    metric: str | None = None
     # The only subject that counts; None for the worst of all subjects.
     subject: str | None = None
 
 
 DUPLICATES = "duplicates"
 TREND_VALUES: Sequence[TrendValue] = (
-    TrendValue(name="rto_s", title="RTO", unit="s", metric="rto_s"),
-    TrendValue(name="unavailable_s", title="unavailable", unit="s", metric="unavailable_s"),
-    TrendValue(name="longest_ack_gap_s", title="longest ack gap", unit="s", metric="longest_ack_gap_s"),
-    TrendValue(name="rpo_messages", title="RPO", unit="messages", metric="rpo_messages"),
+    TrendValue(name="rto_s", title="RTO", unit="s"),
+    TrendValue(name="unavailable_s", title="unavailable", unit="s"),
+    TrendValue(name="longest_ack_gap_s", title="longest ack gap", unit="s"),
+    TrendValue(name="rpo_messages", title="RPO", unit="messages"),
     TrendValue(name=DUPLICATES, title="duplicates", unit="messages"),
-    TrendValue(
-        name="publish_latency_p99_ms",
-        title="p99 before the fault",
-        unit="ms",
-        metric="publish_latency_p99_ms",
-        subject=Phase.STEADY,
-    ),
+    TrendValue(name="publish_latency_p99_ms", title="p99 before the fault", unit="ms", subject=Phase.STEADY),
 )
 _REPEATED = (
     Anomaly.STORED_TWICE,
@@ -171,9 +164,9 @@ def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str,
     measured = RecordedMeasurement
     wanted = or_(
         *(
-            (measured.metric == value.metric) & (true() if value.subject is None else measured.subject == value.subject)
+            (measured.metric == value.name) & (true() if value.subject is None else measured.subject == value.subject)
             for value in TREND_VALUES
-            if value.metric
+            if value.name != DUPLICATES
         )
     )
     for some in _split(keys):
