@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit differential systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,9 +40,9 @@ lock: setup ## resolve requirements.in into requirements.txt
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
 
-check: lint types unit ## before a commit: lint, types and unit
+check: lint types unit ## before a commit: lint, types and the tests that take two minutes
 
-test: check systems postgresql containers platform cluster e2e ## everything that CI checks
+test: check judging systems postgresql containers platform cluster e2e ## everything that CI checks
 
 lint: setup ## style, format, which package may import which, and plain English
 	$(BIN)/ruff check $(SOURCES)
@@ -57,10 +57,12 @@ format: setup ## put style and format right
 types: setup ## static types
 	$(BIN)/mypy
 
-# tests/unit/conftest.py divides them: three of the processes begin with a third of the tests of Spark each, and the
-# fourth with the rest, many of which wait for real time to pass.
-unit: setup ## tests without a cluster
-	$(PYTEST) tests/unit --numprocesses 4
+# Many of these tests wait for real time to pass, so that there are more processes than cores.
+unit: setup ## tests without a cluster and without Spark
+	$(PYTEST) tests/unit -m "not spark" --numprocesses 4
+
+judging: setup ## tests that judge with Spark, in three sessions of it
+	$(PYTEST) tests/unit -m spark --numprocesses 3
 
 differential: setup ## 20,000 random histories, judged by Spark and by the reference judge
 	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py

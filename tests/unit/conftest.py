@@ -1,4 +1,4 @@
-"""What unit tests share: one Spark session, and how they are divided among the processes of `make unit`."""
+"""What unit tests share: one Spark session, and how they are divided among the processes of `make unit` and `make judging`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ for name in ("BROKERPROOF_SCENARIOS", "BROKERPROOF_TOPOLOGIES", "BROKERPROOF_EXP
 
 
 # The tests of Spark, in three pieces of about the same length. A process has one session of Spark, which takes ten
-# seconds to start, so three of the processes of `make unit` begin with one of them each.
+# seconds to start, so each of the three processes of `make judging` has one of them.
 OF_SPARK = (
     ("tests/unit/judging/suites/",),
     ("tests/unit/judging/measurements/", "tests/unit/jobs/test_run_tasks.py"),
     ("tests/unit/judging/",),
 )
 
-# Of the others, those in which a file takes seconds begin first, so that none of them is left for the end. Many of them
-# wait for real time, which they can do while Spark keeps the processors busy.
+# Of the others, those in which a file takes seconds begin first, so that none of them is left for the end.
 LONG = (
     "tests/unit/runtimes/",
     "tests/unit/orchestration/",
@@ -43,7 +42,7 @@ def find_piece(nodeid: str) -> int | None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Divide the tests by file, those of Spark in two pieces, in the order in which they were collected."""
+    """Divide the tests by file, those of Spark in three pieces, in the order in which they were collected."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
@@ -56,9 +55,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of Spark come first, then the other long ones."""
+    """The tests of Spark get the marker `spark` and come first, then the other long ones."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and find_piece(item.nodeid) is None:
+        if find_piece(item.nodeid) is not None:
+            item.add_marker("spark")
+        elif "spark" in getattr(item, "fixturenames", ()):
             raise pytest.UsageError(f"{item.nodeid} would start a fourth session: name its file in OF_SPARK")
 
     def order(item: pytest.Item) -> tuple[int, int]:
