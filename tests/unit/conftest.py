@@ -1,4 +1,4 @@
-"""What unit tests share: one Spark session, and how they are divided among the processes of `make unit` and `make judging`."""
+"""One Spark session for unit tests, and how the tests are divided among the processes of `make unit` and `judging`."""
 
 from __future__ import annotations
 
