@@ -57,12 +57,14 @@ format: setup ## put style and format right
 types: setup ## static types
 	$(BIN)/mypy
 
-# Many of these tests wait for real time to pass, so that there are more processes than cores.
+OF_SPARK := tests/unit/judging tests/unit/jobs/test_run_tasks.py
+
+# Many of these tests wait for real time to pass, so there are more processes than cores.
 unit: setup ## tests without a cluster and without Spark
-	$(PYTEST) tests/unit -m "not spark" --numprocesses 4
+	$(PYTEST) tests/unit $(OF_SPARK:%=--ignore=%) --numprocesses 4
 
 judging: setup ## tests that judge with Spark, in three sessions of it
-	$(PYTEST) tests/unit -m spark --numprocesses 3
+	$(PYTEST) $(OF_SPARK) --numprocesses 3
 
 differential: setup ## 20,000 random histories, judged by Spark and by the reference judge
 	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py

@@ -55,11 +55,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of Spark get the marker `spark` and come first, then the other long ones."""
+    """The tests of Spark come first, then the other long ones."""
     for item in items:
-        if find_piece(item.nodeid) is not None:
-            item.add_marker("spark")
-        elif "spark" in getattr(item, "fixturenames", ()):
+        if "spark" in getattr(item, "fixturenames", ()) and find_piece(item.nodeid) is None:
             raise pytest.UsageError(f"{item.nodeid} would start a fourth session: name its file in OF_SPARK")
 
     def order(item: pytest.Item) -> tuple[int, int]:
