@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from brokerproof.machine.files import write_whole
 MARK, SERVICE_MARK = "BROKERPROOF_NODE", "BROKERPROOF_SERVICE"
 # Start times that differ by at most this are the same; the kernel counts them in hundredths of a second.
 _SAME_S = 0.005
-_START_TIMEOUT_S, _END_TIMEOUT_S = 60.0, 10.0
+_START_TIMEOUT_S, _BEGIN_TIMEOUT_S, _END_TIMEOUT_S = 60.0, 1.0, 10.0
 # The exit status of a process that cannot start on this machine. The last line of its log says why.
 CANNOT_START = 3
 
@@ -185,10 +186,25 @@ def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        directory, _, name = process.environ().get(variable, "").rpartition("|")
+        directory, _, name = read_environment(process).get(variable, "").rpartition("|")
     except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
         return None
     return Mark(Path(directory), name) if directory else None
+
+
+def read_environment(process: psutil.Process) -> dict[str, str]:
+    """Return a process's environment.
+
+    While a process begins to execute a program, the kernel shows neither arguments nor environment, and the starter may
+    look already. So if both are empty, they are read again for up to `_BEGIN_TIMEOUT_S` seconds. Threads of the kernel
+    also have neither, but no program. Raises psutil.Error if the process has ended or may not be inspected.
+    """
+    deadline = time.monotonic() + _BEGIN_TIMEOUT_S
+    while not (environment := dict(process.environ())) and time.monotonic() < deadline:
+        if process.cmdline() or not process.exe():
+            break
+        time.sleep(0.001)
+    return environment
 
 
 def end_processes(processes: Iterable[psutil.Process]) -> list[str]:

@@ -23,6 +23,7 @@ from brokerproof.machine.processes import (
     find_marked_processes,
     find_process,
     find_recorded_process,
+    read_environment,
     read_mark,
     read_start,
     start_process,
@@ -180,3 +181,25 @@ def test_one_that_ended_is_not_even_before_it_is_reaped() -> None:
     # It is reaped by now, so that nothing has its pid any more.
     assert not psutil.pid_exists(child.pid)
     child.communicate()
+
+
+def test_the_environment_of_a_process_that_begins_its_program_is_not_read_as_empty() -> None:
+    """Of 3,000 environments that were read at once, the kernel showed 98 as empty."""
+    for _ in range(300):
+        process = psutil.Popen(["/bin/sleep", "60"], env={MARK: "/run|node"})
+        try:
+            assert read_environment(process) == {MARK: "/run|node"}
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_an_environment_that_is_empty_is_read_at_once() -> None:
+    process = psutil.Popen(["/bin/sleep", "60"], env={})
+    try:
+        began = time.monotonic()
+        assert read_environment(process) == {}
+        assert time.monotonic() - began < 1
+    finally:
+        process.kill()
+        process.wait()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from brokerproof.machine.processes import find_process
+from brokerproof.machine.processes import find_process, read_environment
 
 # Airflow itself kills a task 5 s after it asked the task to end.
 _STOP_TIMEOUT_S = 10
@@ -49,7 +49,7 @@ class AirflowSession:
     def read_environment(self) -> dict[str, str] | None:
         """Return the supervisor's environment, or None if the supervisor has ended or belongs to another user."""
         try:
-            return dict(psutil.Process(self.pid).environ())
+            return read_environment(psutil.Process(self.pid))
         except (OSError, psutil.Error):
             return None
 
