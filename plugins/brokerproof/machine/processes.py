@@ -200,9 +200,10 @@ def read_environment(process: psutil.Process) -> dict[str, str]:
     also have neither, but no program. Raises psutil.Error if the process has ended or may not be inspected.
     """
     deadline = time.monotonic() + _BEGIN_TIMEOUT_S
-    while not (environment := dict(process.environ())) and time.monotonic() < deadline:
-        if process.cmdline() or not process.exe():
-            break
+    began = False
+    # The arguments appear before the environment, so it is read once more after them.
+    while not (environment := dict(process.environ())) and not began and time.monotonic() < deadline and process.exe():
+        began = bool(process.cmdline())
         time.sleep(0.001)
     return environment
 

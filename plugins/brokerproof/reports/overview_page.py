@@ -22,6 +22,23 @@ FILTERS = {"topology": "topology", "system": "system", "system_version": "versio
 _TREND_PX = 110
 # The colour of a point that is worse than usual.
 _WORSE = "#d55e00"
+# What the lines of a chart have in common. Plotly's script adds it to each of them.
+_TEMPLATE = {
+    "data": {"scatter": [{"mode": "lines+markers"}]},
+    "layout": {
+        "xaxis": {"showticklabels": False, "fixedrange": True, "showgrid": False, "zeroline": False},
+        "yaxis": {"rangemode": "tozero", "nticks": 3, "fixedrange": True, "tickfont": {"size": 10}},
+        "shapedefaults": {"fillcolor": COLOURS[0], "opacity": 0.12, "line": {"width": 0}, "layer": "below"},
+        "annotationdefaults": {
+            "yref": "paper",
+            "y": 1,
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "showarrow": False,
+            "font": {"size": 11},
+        },
+    },
+}
 
 
 def render_overview(
@@ -100,87 +117,46 @@ def _make_row(number: int, trend: ScenarioTrend) -> dict[str, Any]:
 
 def draw_trend(trend: ScenarioTrend) -> dict[str, Any]:
     """Return a Plotly figure with a small line for each value of TREND_VALUES. A click on a point opens its run."""
-    figure: dict[str, Any] = {
-        "data": [],
-        "layout": {
-            "height": _TREND_PX,
-            "margin": {"l": 40, "r": 8, "t": 20, "b": 18},
-            "showlegend": False,
-            "hovermode": "closest",
-            "annotations": [],
-            "shapes": [],
-        },
-        "link_clicks": True,
+    layout: dict[str, Any] = {
+        "height": _TREND_PX,
+        "margin": {"l": 40, "r": 8, "t": 20, "b": 18},
+        "showlegend": False,
+        "hovermode": "closest",
+        "grid": {"rows": 1, "columns": len(TREND_VALUES), "pattern": "independent", "xgap": 0.2},
+        "template": _TEMPLATE,
+        "annotations": [],
+        "shapes": [],
     }
-    width = 1 / len(TREND_VALUES)
-    for place, value in enumerate(TREND_VALUES):
-        suffix = "" if place == 0 else str(place + 1)
-        start = place * width
-        figure["layout"][f"xaxis{suffix}"] = {
-            "domain": [start + 0.03 * bool(place), start + width - 0.02],
-            "anchor": f"y{suffix}",
-            "showticklabels": False,
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-        }
-        figure["layout"][f"yaxis{suffix}"] = {
-            "anchor": f"x{suffix}",
-            "rangemode": "tozero",
-            "nticks": 3,
-            "fixedrange": True,
-            "tickfont": {"size": 10},
-        }
-        figure["layout"]["annotations"].append(
-            {
-                "text": f"{value.title}, {value.unit}",
-                "xref": "paper",
-                "yref": "paper",
-                "x": start + 0.03 * bool(place),
-                "y": 1,
-                "xanchor": "left",
-                "yanchor": "bottom",
-                "showarrow": False,
-                "font": {"size": 11},
-            }
-        )
+    data = []
+    for number, value in enumerate(TREND_VALUES, start=1):
+        suffix = "" if number == 1 else str(number)
+        x, y = f"x{suffix}", f"y{suffix}"
+        # The script of the page colours the axes that the layout names.
+        layout |= {f"xaxis{suffix}": {}, f"yaxis{suffix}": {}}
+        layout["annotations"].append({"text": f"{value.title}, {value.unit}", "xref": f"{x} domain", "x": 0})
         if (usual := find_usual_range(trend.runs, value)) is not None:
-            figure["layout"]["shapes"].append(
-                {
-                    "type": "rect",
-                    "xref": f"x{suffix} domain",
-                    "yref": f"y{suffix}",
-                    "x0": 0,
-                    "x1": 1,
-                    "y0": usual[0],
-                    "y1": usual[1],
-                    "fillcolor": COLOURS[0],
-                    "opacity": 0.12,
-                    "line": {"width": 0},
-                    "layer": "below",
-                }
-            )
-        figure["data"].append(
+            span = {"x0": 0, "x1": 1, "y0": usual[0], "y1": usual[1]}
+            layout["shapes"].append({"type": "rect", "xref": f"{x} domain", "yref": y, **span})
+        worse = [value.name in run.worse for run in trend.runs]
+        data.append(
             {
-                "type": "scatter",
-                "mode": "lines+markers",
                 "x": list(range(len(trend.runs))),
                 "y": [run.values.get(value.name) for run in trend.runs],
-                "xaxis": f"x{suffix}",
-                "yaxis": f"y{suffix}",
+                "xaxis": x,
+                "yaxis": y,
                 "customdata": [f"runs/{run.run_id}" for run in trend.runs],
                 "text": [f"{run.started_at:%Y-%m-%d %H:%M}" for run in trend.runs],
-                "hovertemplate": f"%{{text}}: %{{y:,.4~g}} {value.unit}<extra></extra>",
                 "line": {"width": 1.5, "color": COLOURS[0]},
+                "hovertemplate": f"%{{text}}: %{{y:,.4~g}} {value.unit}<extra></extra>",
                 # A point that is worse than usual is larger and has another colour and shape.
                 "marker": {
-                    "size": [9 if value.name in run.worse else 4 for run in trend.runs],
-                    "color": [_WORSE if value.name in run.worse else COLOURS[0] for run in trend.runs],
-                    "symbol": ["triangle-up" if value.name in run.worse else "circle" for run in trend.runs],
+                    "size": [9 if is_worse else 4 for is_worse in worse],
+                    "color": [_WORSE if is_worse else COLOURS[0] for is_worse in worse],
+                    "symbol": ["triangle-up" if is_worse else "circle" for is_worse in worse],
                 },
             }
         )
-    return figure
+    return {"data": data, "layout": layout, "link_clicks": True}
 
 
 def render_campaign(campaign: Campaign, page: Page) -> str:

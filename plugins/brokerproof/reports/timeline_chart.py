@@ -1,6 +1,8 @@
 """Draws the timeline of a run as one Plotly figure: a row for each series, and faults as bands over all rows.
 
-A figure is a dictionary in Plotly's JSON schema. Plotly's script draws it in the browser.
+A figure is a dictionary in Plotly's JSON schema. Plotly's script draws it in the browser, and places the rows by the
+layout's `grid`. The classes of the package plotly can make this figure too, but a page is then rendered 5 to 9 times more
+slowly.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from brokerproof.experiment.numbers import format_seconds
@@ -17,9 +20,9 @@ from brokerproof.run.series import RunSeries
 
 # Okabe and Ito's colours, ordered so that neighbours differ most. Light and dark pages use the same.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f8f3f", "#7f7f7f")
-_BANDS = {"broken": "#d55e00", "healing": "#56b4e9"}
-# The bar above the rows from a fault's injection to the end of the last interruption.
-_INTERRUPTED, _BAR_PX = "#d55e00", 4
+# The colours of a fault's bands, and of the bar above the rows that shows how long it interrupted clients.
+_BROKEN, _HEALING, _INTERRUPTED = "#d55e00", "#56b4e9", "#d55e00"
+_BAR_PX = 4
 # The heights of a row and its title, and of the margins above the first row and below the last.
 _ROW_PX, _TITLE_PX, _TOP_PX, _BOTTOM_PX = 110, 36, 76, 36
 # More curves in a row are not readable. Only the highest are drawn, and the title states how many curves there are.
@@ -30,48 +33,32 @@ _MOST_NAMES = 6
 _MOST_LANES = 6
 # An owner's name is drawn only on a line that lasts for at least this share of the run, so that the name fits.
 _NAMED = 0.08
+# The owner in a span in which no node served the topic, and in one in which no node answered who serves it.
 NOBODY, NO_ANSWER = "nobody", "no answer"
 # The colours of times without a known owner. No node gets one of these colours.
 _WITHOUT_OWNER = {NOBODY: COLOURS[5], NO_ANSWER: COLOURS[7]}
 _OWNER_COLOURS = tuple(colour for colour in COLOURS if colour not in _WITHOUT_OWNER.values())
+# What most parts of the figure have in common. Plotly's script adds it to each part.
+_TEMPLATE = {
+    "data": {"scatter": [{"mode": "lines", "line": {"shape": "hv"}}]},
+    "layout": {
+        "yaxis": {"fixedrange": True},
+        "shapedefaults": {"yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}},
+        "annotationdefaults": {"xanchor": "left", "yref": "paper", "y": 1, "showarrow": False},
+    },
+}
+
+_Curves = Sequence[tuple[str, Sequence[float | None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChartRow:
-    """One row: its curves as (name, one value for each step), all on one axis."""
+    """One row: its title, also with HTML, its axis, and its curves, which are dictionaries in Plotly's JSON schema."""
 
     title: str
-    unit: str
-    curves: Sequence[tuple[str, Sequence[float | None]]]
-    logarithmic: bool = False
-    # Whether the area down to zero is filled, for counts.
-    filled: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnerLane:
-    """A span in which a topic had one owner. `start` and `end` are microseconds.
-
-    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node answered who serves it.
-    """
-
-    # The name of the lane in which the span is drawn.
-    name: str
-    owner: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnerRow:
-    """The chart's row of topic owners. `lanes` has the spans between two changes of a topic's owner.
-
-    If there are several topics (`several`), each topic is drawn in a lane of its own. Otherwise each owner is.
-    """
-
-    title: str
-    lanes: Sequence[OwnerLane]
-    several: bool
+    heading: str
+    axis: dict[str, Any]
+    curves: Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,124 +74,18 @@ def draw_timeline(
     series: RunSeries, faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> TimelineChart:
     """Return the timeline of a run. `recovery` has the measured values by fault and metric."""
-    rows = list(_list_rows(series))
-    owners = _lay_out_owners(series)
-    count = len(rows) + bool(owners.lanes)
-    height = _TOP_PX + (_ROW_PX + _TITLE_PX) * count - _TITLE_PX + _BOTTOM_PX
-    times = [_to_ms(series.start, step * series.step_s) for step in range(series.steps)]
-    figure: dict[str, Any] = {"data": [], "layout": _make_layout(height, times)}
-    domains = list(_divide(count))
-    for number, row in enumerate(rows):
-        _add_row(figure, number, row, times, domains[number])
-    if owners.lanes:
-        _add_owners(figure, len(rows), owners, domains[-1])
-    figure["layout"]["shapes"] = [*_make_bands(faults, times), *_make_bars(faults, recovery)]
-    figure["layout"]["annotations"] += list(_make_labels(faults, recovery))
-    names = tuple([row.title for row in rows] + ([owners.title] if owners.lanes else []))
-    return TimelineChart(figure=figure, description=f"Over time: {', '.join(names)}.", height_px=height)
-
-
-def _list_rows(series: RunSeries) -> Iterator[ChartRow]:
-    per_s = 1 / series.step_s
-    several = len(series.publishes) > 1
-    acked = [(f"acked in {one.cluster}" if several else "acked", _scale(one.acked, per_s)) for one in series.publishes]
-    for outcome, words in (("failed", "failed"), ("unknown", "unknown"), ("not_sent", "not sent")):
-        acked += [
-            (f"{words} in {one.cluster}" if several else words, _scale(getattr(one, outcome), per_s))
-            for one in series.publishes
-            if any(getattr(one, outcome))
-        ]
-    if acked:
-        yield ChartRow(title="published", unit="messages/s", curves=acked, filled=True)
-    delivered = [
-        (one.subscription if not several else f"{one.subscription} in {one.cluster}", _scale(one.delivered, per_s))
-        for one in series.deliveries
-    ]
-    if delivered:
-        yield ChartRow(title="delivered", unit="messages/s", curves=delivered, filled=True)
-    latencies = [
-        (f"{name} in {one.cluster}" if several else name, getattr(one, field_name))
-        for one in series.publishes
-        for name, field_name in (("p50", "p50_ms"), ("p99", "p99_ms"), ("longest", "max_ms"))
-    ]
-    if latencies:
-        yield ChartRow(title="publish latency, by schedule", unit="ms", curves=latencies, logarithmic=True)
-    for metric, curve in CURVES.items():
-        found = list(series.find_samples(metric))
-        subjects, sources = {subject for _, subject, _ in found}, {source for source, _, _ in found}
-        curves = [
-            (_name_curve(source, subject, len(sources) > 1, len(subjects) > 1), _scale(one.values, curve.factor))
-            for source, subject, one in found
-        ]
-        if curves:
-            yield _limit_curves(ChartRow(title=curve.title, unit=curve.unit, curves=curves))
-
-
-def _name_curve(source: str, subject: str, by_source: bool, by_subject: bool) -> str:
-    parts = [*([subject] if subject and (by_subject or not by_source) else []), *([source] if by_source else [])]
-    return " · ".join(parts) or source or subject
-
-
-def _limit_curves(row: ChartRow) -> ChartRow:
-    """Return the row with its highest `_MOST_CURVES` curves. A cluster may have hundreds of nodes."""
-    if len(row.curves) <= _MOST_CURVES:
-        return row
-    highest = sorted(row.curves, key=lambda curve: max((v for v in curve[1] if v is not None), default=0.0))
-    title = f"{row.title} (the {_MOST_CURVES} highest of {len(row.curves)})"
-    return ChartRow(title=title, unit=row.unit, curves=highest[-_MOST_CURVES:][::-1])
-
-
-def _scale(values: Iterable[float | int | None], factor: float) -> list[float | None]:
-    return [None if value is None else round(value * factor, 4) for value in values]
-
-
-def _lay_out_owners(series: RunSeries) -> OwnerRow:
-    end = series.start + int(series.steps * series.step_s * 1e6)
-    by_topic: dict[str, list[tuple[int, str]]] = {}
-    for change in series.owners:
-        owner = NO_ANSWER if change.owner is None else change.owner or NOBODY
-        by_topic.setdefault(change.topic, []).append((change.at, owner))
-    # People look for the topics whose owner changed most often.
-    shown = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:_MOST_LANES]
-    several = len(by_topic) > 1
-    title = f"owner of each of {len(by_topic)} topics" if several else "topic owner"
-    if len(shown) < len(by_topic):
-        title = f"owner of {_MOST_LANES} of {len(by_topic)} topics, those whose owner changed most often"
-    cut = _count_common(by_topic) if several else 0
-    lanes = []
-    for topic in sorted(shown):
-        changes = by_topic[topic]
-        for number, (at, owner) in enumerate(changes):
-            until = changes[number + 1][0] if number + 1 < len(changes) else end
-            name = topic[cut:] if several else owner
-            lanes.append(OwnerLane(name=name, owner=owner, start=at, end=until))
-    return OwnerRow(title=title, lanes=lanes, several=several)
-
-
-def _count_common(topics: Iterable[str]) -> int:
-    """Return the length of the longest prefix that all topics share and that ends with `/` or `-`; 0 without one."""
-    ordered = sorted(topics)
-    first, last = ordered[0], ordered[-1]
-    alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
-    return max(first[:alike].rfind(separator) for separator in "/-") + 1
-
-
-def _divide(count: int) -> Iterator[tuple[float, float]]:
-    """Yield (bottom, top) of each row, the top row first, as shares of the height between the margins."""
-    whole = (_ROW_PX + _TITLE_PX) * count - _TITLE_PX
-    for number in range(count):
-        top = whole - number * (_ROW_PX + _TITLE_PX)
-        yield max(0.0, (top - _ROW_PX) / whole), top / whole
-
-
-def _make_layout(height: int, times: Sequence[float]) -> dict[str, Any]:
-    return {
+    # Milliseconds since the epoch are the unit of Plotly's date axes.
+    times = [series.start / 1000 + step * series.step_s * 1000 for step in range(series.steps)]
+    rows = [*_list_rows(series, times), *_list_owner_rows(series)]
+    height = _TOP_PX + (_ROW_PX + _TITLE_PX) * len(rows) - _TITLE_PX + _BOTTOM_PX
+    layout: dict[str, Any] = {
         "height": height,
         "margin": {"l": 64, "r": 16, "t": _TOP_PX, "b": _BOTTOM_PX},
         "showlegend": False,
         "hovermode": "x unified",
         "hoverdistance": 30,
-        "colorway": list(COLOURS),
+        "grid": {"rows": max(1, len(rows)), "columns": 1, "ygap": _TITLE_PX / (_ROW_PX + _TITLE_PX)},
+        "template": _TEMPLATE,
         "xaxis": {
             "type": "date",
             "anchor": "free",
@@ -216,165 +97,195 @@ def _make_layout(height: int, times: Sequence[float]) -> dict[str, Any]:
             "tickformat": "%H:%M:%S",
             "title": {"text": "UTC"},
         },
-        "annotations": [],
-        "shapes": [],
+        "shapes": list(_make_shapes(faults, recovery, times[-1] if times else 0.0)),
     }
+    titles: list[dict[str, Any]] = []
+    data: list[dict[str, Any]] = []
+    for number, row in enumerate(rows, start=1):
+        suffix = "" if number == 1 else str(number)
+        layout[f"yaxis{suffix}"] = row.axis
+        titles.append({"text": row.heading, "xref": "paper", "x": 0, "yref": f"y{suffix} domain", "yanchor": "bottom"})
+        data += [curve | {"yaxis": f"y{suffix}"} for curve in row.curves]
+    layout["annotations"] = [*titles, *_make_labels(faults, recovery)]
+    description = f"Over time: {', '.join(row.title for row in rows)}."
+    return TimelineChart(figure={"data": data, "layout": layout}, description=description, height_px=height)
 
 
-def _add_row(
-    figure: dict[str, Any], number: int, row: ChartRow, times: Sequence[float], domain: tuple[float, float]
-) -> None:
-    axis = "yaxis" if number == 0 else f"yaxis{number + 1}"
-    figure["layout"][axis] = {
-        "domain": list(domain),
-        "title": {"text": row.unit, "standoff": 4},
-        "type": "log" if row.logarithmic else "linear",
-        "rangemode": "tozero",
-        "fixedrange": True,
-        "nticks": 4,
-        **({"dtick": 1} if row.logarithmic else {}),
-    }
-    _add_title(figure, row.title, domain, [name for name, _ in row.curves])
-    for place, (name, values) in enumerate(row.curves):
-        figure["data"].append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": name,
-                "x": list(times),
-                "y": list(values),
-                "yaxis": "y" if number == 0 else f"y{number + 1}",
-                "line": {"width": 1.5, "shape": "hv", "color": COLOURS[place % len(COLOURS)]},
-                "connectgaps": False,
-                "hovertemplate": f"%{{y:,.4~g}} {row.unit}<extra>{name}</extra>",
-                **({"fill": "tozeroy"} if row.filled and len(row.curves) == 1 else {}),
-            }
-        )
+def _list_rows(series: RunSeries, times: Sequence[float]) -> Iterator[ChartRow]:
+    per_s = 1 / series.step_s
+    several = len(series.publishes) > 1
+    acked = [(f"acked in {one.cluster}" if several else "acked", _scale(one.acked, per_s)) for one in series.publishes]
+    for outcome, words in (("failed", "failed"), ("unknown", "unknown"), ("not_sent", "not sent")):
+        acked += [
+            (f"{words} in {one.cluster}" if several else words, _scale(getattr(one, outcome), per_s))
+            for one in series.publishes
+            if any(getattr(one, outcome))
+        ]
+    if acked:
+        yield _make_row("published", "messages/s", times, acked, filled=True)
+    delivered = [
+        (one.subscription if not several else f"{one.subscription} in {one.cluster}", _scale(one.delivered, per_s))
+        for one in series.deliveries
+    ]
+    if delivered:
+        yield _make_row("delivered", "messages/s", times, delivered, filled=True)
+    latencies = [
+        (f"{name} in {one.cluster}" if several else name, getattr(one, field_name))
+        for one in series.publishes
+        for name, field_name in (("p50", "p50_ms"), ("p99", "p99_ms"), ("longest", "max_ms"))
+    ]
+    if latencies:
+        yield _make_row("publish latency, by schedule", "ms", times, latencies, logarithmic=True)
+    for metric, curve in CURVES.items():
+        found = list(series.find_samples(metric))
+        subjects, sources = {subject for _, subject, _ in found}, {source for source, _, _ in found}
+        curves = [
+            (_name_curve(source, subject, len(sources) > 1, len(subjects) > 1), _scale(one.values, curve.factor))
+            for source, subject, one in found
+        ]
+        title = curve.title
+        # A cluster may have hundreds of nodes.
+        if len(curves) > _MOST_CURVES:
+            title = f"{title} (the {_MOST_CURVES} highest of {len(curves)})"
+            highest = sorted(curves, key=lambda one: max((v for v in one[1] if v is not None), default=0.0))
+            curves = highest[-_MOST_CURVES:][::-1]
+        if curves:
+            yield _make_row(title, curve.unit, times, curves)
 
 
-def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tuple[float, float]) -> None:
-    axis = "yaxis" if number == 0 else f"yaxis{number + 1}"
-    served = sorted({lane.owner for lane in row.lanes} - _WITHOUT_OWNER.keys())
-    colours = {owner: _OWNER_COLOURS[place % len(_OWNER_COLOURS)] for place, owner in enumerate(served)}
-    figure["layout"][axis] = {
-        "domain": list(domain),
-        "type": "category",
-        # Room above the highest lane for the owners' names.
-        "range": [-0.5, len({lane.name for lane in row.lanes}) - 0.3],
-        "fixedrange": True,
-        "automargin": True,
-    }
-    _add_title(figure, row.title, domain)
-    whole = max(lane.end for lane in row.lanes) - min(lane.start for lane in row.lanes)
-    for lane in row.lanes:
-        colour = _WITHOUT_OWNER.get(lane.owner) or (colours[lane.owner] if row.several else COLOURS[0])
-        figure["data"].append(
-            {
-                "type": "scatter",
-                "mode": "lines+text" if row.several else "lines",
-                "name": lane.owner,
-                "x": [lane.start / 1000, lane.end / 1000],
-                "y": [lane.name, lane.name],
-                "yaxis": "y" if number == 0 else f"y{number + 1}",
-                "line": {"width": 7 if row.several else 10, "color": colour},
-                "hovertemplate": f"{lane.owner}<extra>{'owner of ' + lane.name if row.several else 'owner'}</extra>",
-                **(
-                    {
-                        "text": [lane.owner if lane.end - lane.start >= _NAMED * whole else "", ""],
-                        "textposition": "top right",
-                        "textfont": {"size": 9},
-                        "cliponaxis": True,
-                    }
-                    if row.several
-                    else {}
-                ),
-            }
-        )
+def _name_curve(source: str, subject: str, by_source: bool, by_subject: bool) -> str:
+    parts = [*([subject] if subject and (by_subject or not by_source) else []), *([source] if by_source else [])]
+    return " · ".join(parts) or source or subject
 
 
-def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float], curves: Sequence[str] = ()) -> None:
-    """Add the title of a row, followed by the coloured names of its curves if there are 2 to `_MOST_NAMES`."""
-    legend = [
-        f'<span style="color:{COLOURS[place % len(COLOURS)]}">●</span> {html.escape(name)}'
-        for place, name in enumerate(curves)
+def _scale(values: Iterable[float | int | None], factor: float) -> list[float | None]:
+    return [None if value is None else round(value * factor, 4) for value in values]
+
+
+def _make_row(
+    title: str, unit: str, times: Sequence[float], curves: _Curves, *, logarithmic: bool = False, filled: bool = False
+) -> ChartRow:
+    """Return a row of `curves`, which are (name, one value for each step), all on one axis.
+
+    The coloured names of 2 to `_MOST_NAMES` curves follow the title. If `filled`, the area from a single curve down to
+    zero is filled, for counts.
+    """
+    colours = [COLOURS[place % len(COLOURS)] for place in range(len(curves))]
+    names = [
+        f'  <span style="color:{colour}">●</span> {html.escape(name)}'
+        for colour, (name, _) in zip(colours, curves, strict=True)
         if 1 < len(curves) <= _MOST_NAMES
     ]
-    figure["layout"]["annotations"].append(
-        {
-            "text": "  ".join([f"<b>{text}</b>", *legend]),
-            "xref": "paper",
-            "yref": "paper",
-            "x": 0,
-            "y": domain[1],
-            "xanchor": "left",
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
+    scale = {"type": "log", "dtick": 1} if logarithmic else {"type": "linear"}
+    fill = {"fill": "tozeroy"} if filled and len(curves) == 1 else {}
+    return ChartRow(
+        title=title,
+        heading="".join([f"<b>{title}</b>", *names]),
+        axis={"title": {"text": unit, "standoff": 4}, "rangemode": "tozero", "nticks": 4, **scale},
+        curves=[
+            {
+                "name": name,
+                "x": times,
+                "y": values,
+                "line": {"width": 1.5, "color": colour},
+                "hovertemplate": f"%{{y:,.4~g}} {unit}<extra>{name}</extra>",
+                **fill,
+            }
+            for colour, (name, values) in zip(colours, curves, strict=True)
+        ],
     )
 
 
-def _make_bands(faults: Sequence[DescribedFault], times: Sequence[float]) -> Iterator[dict[str, Any]]:
+def _list_owner_rows(series: RunSeries) -> Iterator[ChartRow]:
+    """Yield the row of topic owners, if an owner is known. It has a line for each span between two changes of owner.
+
+    If there are several topics, each topic is drawn in a lane of its own. Otherwise each owner is.
+    """
+    end = series.start + int(series.steps * series.step_s * 1e6)
+    by_topic: dict[str, list[tuple[int, str]]] = {}
+    for change in series.owners:
+        owner = NO_ANSWER if change.owner is None else change.owner or NOBODY
+        by_topic.setdefault(change.topic, []).append((change.at, owner))
+    if not by_topic:
+        return
+    # People look for the topics whose owner changed most often.
+    shown = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:_MOST_LANES]
+    several = len(by_topic) > 1
+    title = f"owner of each of {len(by_topic)} topics" if several else "topic owner"
+    if len(shown) < len(by_topic):
+        title = f"owner of {_MOST_LANES} of {len(by_topic)} topics, those whose owner changed most often"
+    cut = _count_common(by_topic) if several else 0
+    spans = [
+        (topic[cut:] if several else owner, owner, start, until)
+        for topic in sorted(shown)
+        for (start, owner), (until, _) in pairwise([*by_topic[topic], (end, "")])
+    ]
+    served = sorted({owner for _, owner, _, _ in spans} - _WITHOUT_OWNER.keys())
+    colours = {
+        owner: _OWNER_COLOURS[place % len(_OWNER_COLOURS)] if several else COLOURS[0]
+        for place, owner in enumerate(served)
+    }
+    whole = max(until for *_, until in spans) - min(start for _, _, start, _ in spans)
+    yield ChartRow(
+        title=title,
+        heading=f"<b>{title}</b>",
+        # Room above the highest lane for the owners' names.
+        axis={"type": "category", "range": [-0.5, len({lane for lane, *_ in spans}) - 0.3], "automargin": True},
+        curves=[
+            {
+                "name": owner,
+                "x": [start / 1000, until / 1000],
+                "y": [lane, lane],
+                "line": {"width": 7 if several else 10, "color": (colours | _WITHOUT_OWNER)[owner]},
+                "hovertemplate": f"{owner}<extra>{'owner of ' + lane if several else 'owner'}</extra>",
+                "mode": "lines+text" if several else "lines",
+                "text": [owner if until - start >= _NAMED * whole else "", ""],
+                "textposition": "top right",
+                "textfont": {"size": 9},
+                "cliponaxis": True,
+            }
+            for lane, owner, start, until in spans
+        ],
+    )
+
+
+def _count_common(topics: Iterable[str]) -> int:
+    """Return the length of the longest prefix that all topics share and that ends with `/` or `-`; 0 without one."""
+    ordered = sorted(topics)
+    first, last = ordered[0], ordered[-1]
+    alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
+    return max(first[:alike].rfind(separator) for separator in "/-") + 1
+
+
+def _make_shapes(
+    faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]], end_ms: float
+) -> Iterator[dict[str, Any]]:
     """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect.
 
-    A fault that only helps another fault's recovery has no band from injection to healing.
+    A fault that only helps another fault's recovery has no band from injection to healing. A fault with an RTO above 0
+    also has a bar above the rows, from its injection to the end of its last interruption.
     """
     for fault in faults:
-        course, end = fault.course, times[-1] * 1000 if times else 0.0
-        if course.injected_at is None:
+        course = fault.course
+        injected, effective, healed, recovered = (
+            None if at is None else at / 1000
+            for at in (course.injected_at, course.effective_at, course.healed_at, course.recovered_at)
+        )
+        if injected is None:
             continue
         if not fault.helps:
-            yield _make_band(course.injected_at, course.healed_at or course.recovered_at or end, _BANDS["broken"])
-        if course.healed_at is not None:
-            yield _make_band(course.healed_at, course.recovered_at or end, _BANDS["healing"])
-        effect_ms = (course.effective_at or course.injected_at) / 1000
-        yield {
-            "type": "line",
-            "xref": "x",
-            "yref": "paper",
-            "x0": effect_ms,
-            "x1": effect_ms,
-            "y0": 0,
-            "y1": 1,
-            "line": {"width": 1, "dash": "dot", "color": _BANDS["broken"]},
-        }
+            yield _make_band(injected, healed or recovered or end_ms, _BROKEN)
+        if healed is not None:
+            yield _make_band(healed, recovered or end_ms, _HEALING)
+        at_ms = effective or injected
+        yield {"type": "line", "x0": at_ms, "x1": at_ms, "line": {"width": 1, "dash": "dot", "color": _BROKEN}}
+        if rto_s := recovery.get(course.fault, {}).get("rto_s"):
+            bar = {"ysizemode": "pixel", "yanchor": 1, "y1": _BAR_PX, "fillcolor": _INTERRUPTED}
+            yield {"type": "rect", "x0": injected, "x1": injected + rto_s * 1000, **bar}
 
 
-def _make_band(start_us: float, end_us: float, colour: str) -> dict[str, Any]:
-    return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "paper",
-        "x0": start_us / 1000,
-        "x1": end_us / 1000,
-        "y0": 0,
-        "y1": 1,
-        "fillcolor": colour,
-        "opacity": 0.12,
-        "line": {"width": 0},
-        "layer": "below",
-    }
-
-
-def _make_bars(
-    faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
-) -> Iterator[dict[str, Any]]:
-    """Yield a bar for each fault with an RTO above 0, from its injection to the end of its last interruption."""
-    for fault in faults:
-        injected, rto_s = fault.course.injected_at, recovery.get(fault.course.fault, {}).get("rto_s")
-        if injected is not None and rto_s:
-            yield {
-                "type": "rect",
-                "xref": "x",
-                "yref": "paper",
-                "yanchor": 1,
-                "ysizemode": "pixel",
-                "x0": injected / 1000,
-                "x1": injected / 1000 + rto_s * 1000,
-                "y0": 0,
-                "y1": _BAR_PX,
-                "fillcolor": _INTERRUPTED,
-                "line": {"width": 0},
-            }
+def _make_band(start_ms: float, end_ms: float, colour: str) -> dict[str, Any]:
+    return {"type": "rect", "x0": start_ms, "x1": end_ms, "fillcolor": colour, "opacity": 0.12, "layer": "below"}
 
 
 def _describe_interruption(values: Mapping[str, float | None]) -> str:
@@ -390,19 +301,5 @@ def _make_labels(
     for number, fault in enumerate(faults):
         at = fault.course.effective_at or fault.course.injected_at
         if at is not None:
-            yield {
-                "text": fault.sentence + _describe_interruption(recovery.get(fault.course.fault, {})),
-                "xref": "x",
-                "yref": "paper",
-                "x": at / 1000,
-                "y": 1,
-                "yshift": 34 + 12 * (number % 2),
-                "xanchor": "left",
-                "showarrow": False,
-                "font": {"size": 11},
-            }
-
-
-def _to_ms(start_us: int, seconds: float) -> float:
-    """Return the time `seconds` after `start_us` in milliseconds since the epoch, the unit of Plotly's date axes."""
-    return start_us / 1000 + seconds * 1000
+            text = fault.sentence + _describe_interruption(recovery.get(fault.course.fault, {}))
+            yield {"text": text, "x": at / 1000, "yshift": 34 + 12 * (number % 2), "font": {"size": 11}, "xref": "x"}

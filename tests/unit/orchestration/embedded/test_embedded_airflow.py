@@ -308,7 +308,8 @@ def test_a_scheduler_that_ended_after_its_supervisor_is_missed(
     finally:
         supervisor.kill()
         scheduler.kill()
-    wait_until(lambda: not scheduler.is_running(), timeout_s=10, what="the scheduler to end")
+    ended = lambda: not scheduler.is_running() or scheduler.status() == psutil.STATUS_ZOMBIE  # noqa: E731
+    wait_until(ended, timeout_s=10, what="the scheduler to end")
     with pytest.raises(AirflowGoneError, match="so has the supervisor"):
         airflow.check_scheduler()
 
