@@ -1,8 +1,8 @@
 """Draws the timeline of a run as one Plotly figure: a row for each series, and faults as bands over all rows.
 
 A figure is a dictionary in Plotly's JSON schema. Plotly's script draws it in the browser, and places the rows by the
-layout's `grid`. The classes of the package plotly can make this figure too, but a page is then rendered 5 to 9 times more
-slowly.
+layout's `grid`. The classes of the package plotly can make this figure too, but then a page takes 5 to 9 times the
+time.
 """
 
 from __future__ import annotations
