@@ -12,8 +12,8 @@ SETTINGS = "settings"
 # The key of the XCom with a failed task's sentence. It is read if the run's directory has no sentence.
 PROBLEM = "problem"
 
-# The ids that need no digest: those of Airflow, such as `manual__2026-11-21T01:34:39.5+00:00_aB3`, and single words.
-_CLEAR_ID = re.compile(r"[a-z_]+__\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00(_\w+)?|[A-Za-z]\w*", re.ASCII)
+# An id that Airflow makes, such as `manual__2026-11-21T01:34:39.5+00:00_aB3`.
+_AIRFLOW_ID = re.compile(r"[a-z_]+__\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00(_\w+)?", re.ASCII)
 
 
 def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
@@ -24,8 +24,8 @@ def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
 def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
     """Return Brokerproof's id for a try of a DAG run. The id begins with the scenario and names the run's directory.
 
-    Airflow's ids contain `:` and `+`, which Hadoop's paths do not allow, so such characters are left out. If another
-    DAG run could have the same id then, a digest of this DAG run's id is appended.
+    Airflow's ids contain `:` and `+`, which Hadoop's paths do not allow, so such characters are left out. If an id
+    that Airflow did not make loses characters, a digest of it is appended, because `a:b` and `ab` are different DAG runs.
 
     When a user clears a DAG run, Airflow runs it again with a higher `try_number`. Each try has its own id and
     directory, because no run overwrites evidence.
@@ -35,10 +35,10 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
 
 
 def _name_dag_run(scenario: str, dag_run_id: str) -> str:
-    if re.fullmatch(rf"{re.escape(scenario)}-\d{{8}}T\d{{6}}Z-[A-Za-z0-9]+", dag_run_id):
-        return dag_run_id
-    name = f"{scenario}-" + re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id)
-    return name if _CLEAR_ID.fullmatch(dag_run_id) else f"{name}-h{hashlib.sha256(dag_run_id.encode()).hexdigest()[:8]}"
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id)
+    if safe != dag_run_id and not _AIRFLOW_ID.fullmatch(dag_run_id):
+        safe += f"-h{hashlib.sha256(dag_run_id.encode()).hexdigest()[:8]}"
+    return safe if safe.startswith(f"{scenario}-") else f"{scenario}-{safe}"
 
 
 def find_try_number(run_id: str, scenario: str, dag_run_id: str) -> int | None:
