@@ -25,7 +25,7 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
     """Return Brokerproof's id for a try of a DAG run. The id begins with the scenario and names the run's directory.
 
     Airflow's ids contain `:` and `+`, which Hadoop's paths do not allow, so such characters are left out. If an id
-    that Airflow did not make loses characters, a digest of it is appended, because `a:b` and `ab` are different DAG runs.
+    that Airflow did not make loses characters, a digest of it is appended: `a:b` and `ab` are different DAG runs.
 
     When a user clears a DAG run, Airflow runs it again with a higher `try_number`. Each try has its own id and
     directory, because no run overwrites evidence.
