@@ -11,7 +11,7 @@ from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.destinations import list_replication_ways
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
@@ -88,7 +88,6 @@ def _find_latencies(
         *[F.when((scheduled >= span.start_us) & (scheduled < span.end_us), F.lit(name)) for name, span in times.items()]
     )
     homes = [F.lit(None).cast("string"), *([F.col("home")] if apart else [])]
-    proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col("latency"))
     rows = (
         mark_own(timed, standstills, F.col("producer"))
         .select(F.explode(spans).alias("when"), "home", acked.alias("acked"), F.expr("end - start AS latency"), "own")
@@ -98,16 +97,26 @@ def _find_latencies(
         .agg(
             F.count("*").alias("messages"),
             F.count_if("acked").alias("acked"),
-            # Exact to 1/10,000 of the rank. For an exact quantile, memory would grow with the number of messages.
-            F.percentile_approx("latency", [0.5, 0.99], 10_000).alias("quantiles"),
-            F.max("latency").alias("longest"),
-            # The same, with a latency of 0 for each message that a standstill may have delayed.
-            F.percentile_approx(proven, [0.5, 0.99], 10_000).alias("proven"),
-            F.max(proven).alias("longest_proven"),
+            *_summarize("latency"),
         )
         .collect()
     )
     return {(row.when, row.home): row for row in rows}
+
+
+def _summarize(time: str) -> Iterator[Column]:
+    """Yield a column's p50 and p99 and its maximum, and the same without the effect of standstills.
+
+    A message that a standstill may have delayed, which has `own`, counts as 0 in the second pair.
+    """
+    proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col(time))
+    for values, quantiles, longest in (
+        (F.col(time), "quantiles", "longest"),
+        (proven, "proven", "longest_proven"),
+    ):
+        # Exact to 1/10,000 of the rank. For an exact quantile, memory would grow with the number of messages.
+        yield F.percentile_approx(values, [0.5, 0.99], 10_000).alias(quantiles)
+        yield F.max(values).alias(longest)
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:
@@ -132,7 +141,6 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
         .withColumns({"start": F.unix_micros("settled_at"), "end": F.unix_micros("first_received_at")})
     )
     standstills = read_standstills(run).of_consumers
-    proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col("lag"))
     rows = (
         mark_own(deliveries, standstills, F.col("subscription"))
         .select(
@@ -147,10 +155,7 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
         .agg(
             F.count("*").alias("acked"),
             F.count("lag").alias("delivered"),
-            F.percentile_approx("lag", [0.5, 0.99], 10_000).alias("quantiles"),
-            F.max("lag").alias("longest"),
-            F.percentile_approx(proven, [0.5, 0.99], 10_000).alias("proven"),
-            F.max(proven).alias("longest_proven"),
+            *_summarize("lag"),
         )
         .collect()
     )

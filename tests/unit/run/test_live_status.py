@@ -1,4 +1,4 @@
-"""The live status is found wherever the run's directory is."""
+"""The live status is found if the path of the run's directory has glob characters."""
 
 from __future__ import annotations
 
