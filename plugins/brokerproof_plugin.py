@@ -26,14 +26,14 @@ class LateApplication:
     async def __call__(
         self, scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
-        """Answer as the application does."""
+        """Pass the request to the application behind the pages."""
         await self._application(scope, receive, send)
 
 
 class BrokerproofPlugin(AirflowPlugin):
     """An entry in the navigation, and a tab on each DAG and on each DAG run.
 
-    The addresses are relative to Airflow's own, which may be below a path of a proxy.
+    The addresses of the pages are relative to Airflow's own address, which a proxy may put below a path.
     """
 
     name = "brokerproof"

@@ -5,9 +5,9 @@ Usage: spark-submit consume.py RUN_DIR
 Each consumer has a Spark task, and all tasks run at once. A task starts its consumer as a process of its own
 (brokerproof.clients). The task turns the consumer's growing record into rows of the table `deliveries`.
 
-The job ends when the load has finished, the faults are undone, and the clusters report that replication and then every
-subscription has drained. Otherwise the job ends at a deadline, and some drains are not proven. Each consumer records
-its end, and the job records the clusters' answers about every drain.
+The job ends when the load has finished, the faults are undone, and the clusters report two things: first that
+replication has drained, then that every subscription has drained. Otherwise the job ends at a deadline, and some drains
+are not proven. Each consumer records its end, and the job records the clusters' answers about every drain.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _is_overdue(run: Run) -> bool:
 def watch_drains(run: Run, ended: threading.Event) -> None:
     """Wait until the consumers may stop, record whether every subscription has drained, and tell the consumers to stop.
 
-    `ended` is set if the consumers end by themselves.
+    If `ended` is set, the consumers have ended by themselves, and the wait ends too.
     """
     observation = make_observation(run)
     settle_s = run.scenario.settle_s

@@ -166,8 +166,9 @@ def _is_new(received: Received, reading: _Reading) -> bool:
 def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> UnreadablePart:
     """Return the unreadable range of a log whose reader stopped at `passed`. Reading may go on after this range.
 
-    Raises BrokerproofError with the reason if a fault in force or an unhealthy node may be the cause. The error is also
-    raised if the system does not say where parts of a log begin, or if no part is left.
+    Raises BrokerproofError with the reason if it is not proven that the log itself stopped the reader: a fault may
+    still be in force, or a node is not healthy. The error is also raised if the system cannot say where parts of a log
+    begin, or if no part follows `passed`.
     """
     observation = make_observation(run)
     if not isinstance(observation, LocatesCopies):
@@ -240,7 +241,7 @@ def _conclude_unread(run: Run, task: ReadTask, why: str) -> LogRead:
 
 
 def await_replication(run: Run, observation: Observation) -> None:
-    """Wait at most `settle_s` until replication has drained, and record whether it did."""
+    """Wait until replication has drained, at most the scenario's `settle_s` seconds. Record whether it drained."""
     drains: list[ReplicationDrain] = []
 
     def has_drained() -> bool:
@@ -260,9 +261,10 @@ def await_replication(run: Run, observation: Observation) -> None:
 
 
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
-    """Close the topic in every cluster, so that readers get messages from disks, and return the logs to read.
+    """Close the topic in every cluster, so that readers get messages from disks. Return the topic's logs.
 
-    A cluster without a cache needs no closing. If a log cannot be read, its `why` gives the reason.
+    A cluster without a cache needs no closing. If a log cannot be read, or the topic in its cluster could not be
+    closed, the log's `why` gives the reason.
     """
     logs = observation.find_logs()
     for cluster in list_clusters_reached(run.topology, run.scenario.workload):

@@ -91,7 +91,7 @@ def open_job_run(arguments: Sequence[str] | None = None) -> Run:
 def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Callable[[], End]) -> None:
     """Record the client's end. `make_end` makes the record if the client left none.
 
-    Raises RunError like `raise_before_steady` with the end's problem, and then records nothing.
+    Raises RunError with the end's problem if `raise_before_steady` does, and then records nothing.
     """
     end = read_end(run, kind, number, epoch) or make_end()
     raise_before_steady(run, end.problem)
@@ -123,6 +123,9 @@ def end_job(run: Run, problem: str) -> None:
 
 
 def join_problems(ends: Iterable[tuple[str, End | None]]) -> str:
-    """Return the different problems of a job's clients in one line; empty if there are none. `ends` has (name, end)."""
+    """Return the problems of a job's clients in one line, each problem once; empty if there are none.
+
+    `ends` has the name of each client and the record of its end. A client that left no record counts as a problem.
+    """
     problems = (f"{name} left no record of its end" if end is None else end.problem for name, end in ends)
     return "; ".join(dict.fromkeys(problem for problem in problems if problem))

@@ -102,7 +102,7 @@ def tabulate_second_architecture(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
-    """The times of the recovery from a lost datacenter with Pulsar's own and with shorter metadata sessions."""
+    """The times of the recovery from a lost datacenter, with Pulsar's own metadata sessions and with shorter ones."""
 
     def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
@@ -167,9 +167,10 @@ def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
-    """One row for each delay of the link: each cluster's publish latency, and what the link added to the delay.
+    """One row for each delay that the emulated link had.
 
-    Each cell has p50 and p99 in ms.
+    A row has each cluster's publish latency, and the time that the link added to its delay. Each cell has p50 and p99
+    in ms.
     """
 
     def make_row(subject: str) -> RowMaker:

@@ -24,7 +24,7 @@ from brokerproof.settings import Settings
 class NoRunError(BrokerproofError):
     """No run of this machine can supply the figures of a row.
 
-    `recorded` says whether the page has the figures of a run of the present files on another machine.
+    `recorded` says whether the page already has figures for this row from a run of the same files on another machine.
     """
 
     def __init__(self, message: str, *, recorded: bool) -> None:
@@ -71,7 +71,10 @@ class MeasuredRun:
         return max((value for value in self.read_metric(metric).values() if value is not None), default=None)
 
     def count_lost_everywhere(self) -> int:
-        """Return the number of acked messages that no cluster holds or, if that was not measured, of `lost` ones."""
+        """Return the number of messages, acked or seen, that no cluster holds, for the fault with the most.
+
+        If it was not measured, the result is the number of `lost` messages.
+        """
         before, after = self.read_metric("rpo_messages"), self.read_metric("lost_later_messages")
         pairs = [(before[fault], later) for fault, later in after.items()]
         totals = [first + later for first, later in pairs if first is not None and later is not None]
@@ -81,7 +84,8 @@ class MeasuredRun:
 class MeasuredRuns:
     """The runs in this machine's directory of runs, newest first.
 
-    `recorded` are the digests of the scenarios whose runs filled the pages before. A run that counts adds its own.
+    `recorded` has the digest of each scenario whose figures on the pages came from an earlier run. `find_last` adds the
+    digest of a scenario if it finds a run that counts.
     """
 
     def __init__(self, settings: Settings, recorded: Iterable[str] = ()) -> None:
@@ -103,8 +107,8 @@ class MeasuredRuns:
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
         """Return the last run of a scenario with `overrides` that counts. Raises NoRunError if no run counts.
 
-        A run counts if its outcome is the expected one, and it is comparable with a run of the present files, on any
-        machine (comparability.py).
+        A run counts if its outcome is the expected one, and it is comparable with a run of the present files
+        (comparability.py). The machine is not compared.
         """
         scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(

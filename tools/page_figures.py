@@ -1,10 +1,11 @@
 """Writes the figures of the last runs into docs/scenarios.md and docs/what-runs-showed.md: `make figures`.
 
 A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
-run that counts (measured_runs.py). A row without such a run keeps its figures, and its label gets a star, unless
-docs/measured.json has the digest of its scenario: then its figures come from a run of the same files on another
-machine, so that several machines can share a campaign. These do not change: the order of the rows, rows that only the
-page has, and the page's words about each scenario. A scenario without a row gets one if one of its runs counts.
+run that counts (measured_runs.py). A row without such a run keeps its figures, and its label gets a star. The label
+gets no star if docs/measured.json has the digest of the row's scenario: then the figures come from a run of the same
+files on another machine. So several machines can fill the pages together. These do not change: the order of the rows,
+rows that only the page has, and the page's words about each scenario. A scenario without a row gets one if one of its
+runs counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Loads a scenario with its topology, and checks both against the available systems, runtimes and kinds of fault.
+"""Loads a scenario and its topology, and checks both against the available messaging systems, runtimes and faults.
 
 The DAG files, the command line and the task `reserve` all load scenarios here. If a scenario needs an ability that its
-messaging system, runtime or fault lacks, the error names the field and a remedy. Files of suites are checked here too.
+messaging system or runtime lacks, the error names the field and a remedy. The files of suites are checked here too.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def load_scenario(
 ) -> tuple[Scenario, Topology]:
     """Return the scenario in the file `path`, and the topology that the scenario names. Both have been checked.
 
-    `topologies` is one directory of topology files, or several. `overrides` are values by dotted path, which replace
-    the scenario's own, as `--set` does. `suites` are the names that `expect.failed_suites` may have; None allows every
-    name. Raises InputError if the scenario or the topology cannot be used.
+    `topologies` is one directory of topology files, or several. `overrides` has values by dotted path, as given with
+    `--set`. They replace the values in the file. `suites` has the names of suites that `expect.failed_suites` may
+    contain; None allows every name. Raises InputError if the scenario or the topology cannot be used.
     """
     settings = make_directories(topologies).below("settings")
     extended = extend_field(read_yaml(path), "settings", settings, file=path)
@@ -106,8 +106,8 @@ def check_suites(expectations: Directories) -> None:
 def list_suite_problems(expectations: Directories) -> list[InputError]:
     """Return an error for each directory of suites that cannot be read, and for each suite that cannot be used.
 
-    A suite cannot be used if two of the user's directories have it, if its file is not valid, or if it is one of the
-    enum `Suite` and no directory has it.
+    A suite cannot be used if two of the user's directories have a file of its name, or if its file is not valid. It is
+    also an error if no directory has the file of a suite that the enum `Suite` contains.
     """
     problems = expectations.list_problems(ENDING)
     files = expectations.list_files(ENDING)
@@ -177,7 +177,7 @@ def _fill_client_settings(scenario: Scenario, system: System) -> Scenario:
 
 
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if the fault cannot be injected. The error's field is relative to the fault."""
+    """Raises InputError if the fault cannot be injected. The error's `field` is a dotted path inside the fault."""
     _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
     kind, system, targets = FAULT_KINDS[fault.kind], find_system(topology), fault.targets
     for node in targets.nodes:
@@ -280,9 +280,10 @@ def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> None:
-    """Raises InputError if the system lacks an ability that the scenario's guarantee, a metric or an anomaly needs.
+    """Raises InputError if the messaging system lacks an ability that judging the scenario needs.
 
-    Raises InputError also if an entry of `loosen` would have no effect.
+    The scenario's guarantee may need an ability, and so may each metric and anomaly that the scenario names. Raises
+    InputError also if an entry of `loosen` would have no effect.
     """
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
         _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")

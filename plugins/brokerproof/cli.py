@@ -1,8 +1,8 @@
 """The command line, `brokerproof` or `python -m brokerproof`. The package `commands` executes the commands.
 
-If a command ends with a verdict, its exit status is 0 for the verdict that the scenario expects, 1 for another one, and
-2 for an unexpected `unknown` or `no_data`. The other commands end with 0, or with 2 if they fail. Unusable input gives
-3. If Ctrl-C ended the command, or the user stopped watching a run, the status is 130.
+The exit status of a command that ends with a verdict is 0 if the scenario expects this verdict. Otherwise it is 2 for
+`unknown` and `no_data`, and 1 for the other verdicts. A command without a verdict ends with 0, or with 2 if it fails.
+Unusable input gives 3. If Ctrl-C ended the command, or the user stopped watching a run, the status is 130.
 """
 
 from __future__ import annotations

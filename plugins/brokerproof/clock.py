@@ -95,8 +95,8 @@ def measure_offset_us() -> int:
 def follow_axis(boot_id: str, offset_us: int) -> None:
     """From now on, take times from a time axis, in this process and in the processes that it starts.
 
-    If the axis belongs to the boot of another machine, or to an earlier boot, `offset_us` is replaced by an offset that
-    is measured now. In both cases, later steps of the wall clock have no effect.
+    If the axis belongs to another machine or to an earlier boot, `offset_us` is replaced by an offset that is measured
+    at this moment. With either offset, later steps of the wall clock have no effect.
     """
     if boot_id != read_boot_id():
         boot_id, offset_us = read_boot_id(), measure_offset_us()
@@ -107,7 +107,8 @@ def follow_axis(boot_id: str, offset_us: int) -> None:
 def list_variables() -> dict[str, str]:
     """Return the environment variables that make another process follow this process's time axis.
 
-    The other process has an environment of its own. The result is empty if this process follows no axis.
+    They are for a process that does not inherit this process's environment. The result is empty if this process follows
+    no axis.
     """
     return {AXIS: os.environ[AXIS]} if AXIS in os.environ else {}
 

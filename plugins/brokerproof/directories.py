@@ -16,8 +16,8 @@ class Directories:
     """The directories with the files of one kind, such as scenarios, in which a file is found by its name.
 
     `variable` is the environment variable that lists the directories. `shipped` is the project's own directory, which
-    `paths` may leave out. If two directories have a file of the same name, the name cannot be used. If `replaceable` is
-    true, one of the two may be the shipped file, which the other one then replaces.
+    `paths` may leave out. If two directories have a file of the same name, the name cannot be used. There is one
+    exception if `replaceable` is true: then a file in another directory replaces the shipped file of the same name.
     """
 
     paths: tuple[Path, ...]
@@ -28,7 +28,8 @@ class Directories:
     def find(self, name: str, ending: str = ".yaml") -> Path | None:
         """Return the file with this name, or None if no directory has it.
 
-        Raises InputError if the name cannot be used, or if no directory has it and one directory cannot be read.
+        Raises InputError if the name cannot be used. Raises InputError also if no directory has the file and a
+        directory cannot be read.
         """
         files = self._search(ending).get(name, [])
         if len(files) > 1:
@@ -92,7 +93,7 @@ class Directories:
 
 
 def make_directories(place: Path | Directories) -> Directories:
-    """Return `place` itself if it is `Directories`, else `Directories` with this path only."""
+    """Return `place` itself if it is a `Directories`, else a `Directories` with only the path `place`."""
     return place if isinstance(place, Directories) else Directories(paths=(place,))
 
 

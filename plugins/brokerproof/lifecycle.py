@@ -1,6 +1,6 @@
 """The steps that start, break and end the clusters of a run: reserve, provision, configure, break_it, release.
 
-`prepare` comes before a run that the command line starts. `down` ends all runs of this user. No step here uses Spark.
+The command line calls `prepare` before it starts a run. `down` ends all runs of this user. No step here uses Spark.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _STARTS_AT_ONCE = 8
 def prepare(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> None:
     """Fetch the messaging system's software for the nodes. For nodes in containers, only check the container engine.
 
-    `say` gets a sentence before a slow part. Raises InputError for an unknown version, and MachineError if the software
-    cannot be fetched or the engine cannot run the nodes.
+    `say` is called with a sentence before each slow part. Raises InputError for an unknown version, and MachineError if
+    the software cannot be fetched or the engine cannot run the nodes.
     """
     runtime = load_runtime(scenario.runtime)
     if issubclass(runtime, LivesElsewhere):
@@ -77,11 +77,12 @@ def reserve(
     report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
-    """Take a slot of this machine, which lets one run have nodes, make the run's directory and start the monitor.
+    """Take one of this machine's slots for the run, make the run's directory, and start the run's monitor.
 
-    `settings` are the values that were changed for this run, by dotted path; `scenario` already contains them.
-    `triggered_at` is in microseconds since the epoch. Raises MachineError if the disk is too full or no slot becomes
-    free in time, and RunError if the directory already holds a run.
+    A slot is a range of addresses for the nodes of one run. `settings` are the values that were changed for this run,
+    by dotted path; `scenario` already contains them. `triggered_at` is in microseconds since the epoch. Raises
+    MachineError if the disk is too full or no slot becomes free in time, and RunError if the directory already holds a
+    run.
     """
     check_disk_space(Path(directory))
     with _take_clean_slot(slot_timeout_s) as slot:
@@ -110,7 +111,7 @@ def reserve(
 
 
 def _take_clean_slot(timeout_s: float) -> slots.Slot:
-    """Take a slot, and end the processes that its previous run left, which could still use the slot's addresses.
+    """Take a slot, and end the processes that the slot's previous run left, which could still use the slot's addresses.
 
     If they cannot be ended now, for example because a container engine does not answer, another slot is taken. Raises
     MachineError or NodeError if there is no other slot.
@@ -140,7 +141,7 @@ def _read_versions(topology: Topology) -> dict[str, str | None]:
 
 
 def provision(run: Run) -> None:
-    """Start the links between the regions, then every node that is not on standby, and wait until each one serves.
+    """Start the links between the regions, then every node that is not on standby, and wait until these nodes serve.
 
     If the topology has service managers, they are started last, and restart nodes that end by themselves. After an
     error, all nodes and links are stopped again. Raises MachineError or NodeError.
@@ -169,10 +170,10 @@ def provision(run: Run) -> None:
 
 
 def configure(run: Run) -> None:
-    """Set the topology's policies on the clusters, restart the nodes that then need it, and read all policies back.
+    """Set the topology's policies on the clusters, restart nodes that need it for a policy, and read all policies back.
 
-    Raises AdminError if a cluster refuses a policy or reads back another value, and NodeError if a node does not
-    restart.
+    Raises AdminError if a cluster refuses a policy or returns a value other than the one set. Raises NodeError if a
+    node does not restart.
     """
     status, runtime = LiveStatus(run, "run"), make_runtime(run)
     provisioning, administration = make_provisioning(run), make_administration(run)
@@ -214,7 +215,7 @@ def break_it(run: Run) -> None:
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
-    """End all processes of the run and free its slot. Return the names of the processes that were ended.
+    """End all processes of the run and free its slot. Return the names of the processes and nodes that were ended.
 
     If the monitor does not end by itself within `monitor_timeout_s`, it is ended too.
     """
@@ -272,8 +273,8 @@ def down(below: Path | None = None) -> list[str]:
 def end_run(directory: str) -> list[str]:
     """End every process of a run, and remove its nodes' data and its unfinished files.
 
-    The run may be dead: its monitor was killed before the run was released. Return the names of the ended processes and
-    nodes.
+    Return the names of the ended processes and nodes. The run may also be dead, which means that its monitor was killed
+    before the run was released.
     """
     here = Path(directory).absolute()
     ended = _end_marked_processes(here)
@@ -286,7 +287,7 @@ def end_run(directory: str) -> list[str]:
 
 
 def _end_marked_processes(below: Path | None) -> list[str]:
-    """End the processes of all runs, or of the runs below the directory `below`, and return the processes' names.
+    """End the processes of all runs, or of the runs below the directory `below`, and return the names of the processes.
 
     Service managers end first, because they would restart nodes.
     """
@@ -294,7 +295,10 @@ def _end_marked_processes(below: Path | None) -> list[str]:
 
 
 def _start(healthy: Callable[[NodeSpec], bool], runtime: Runtime, specs: list[NodeSpec], status: LiveStatus) -> None:
-    """Start nodes in parallel and wait until `healthy` is true for each. Raises NodeError if a node dies or is late."""
+    """Start nodes in parallel, and wait until `healthy` returns true for each.
+
+    Raises NodeError if a node dies or does not become healthy in time.
+    """
     with ThreadPoolExecutor(max_workers=_STARTS_AT_ONCE) as pool:
         list(pool.map(runtime.start, specs))
     waiting = {spec.name: spec for spec in specs}

@@ -119,7 +119,10 @@ def sample_run(run: Run) -> None:
 
 
 def record_killed_timeline(run: Run) -> None:
-    """Write an `EarlyEnd` if the timeline's process ran on this machine and ended without a record of its end."""
+    """Write an `EarlyEnd` if the timeline's process ended before it could record the timeline's end.
+
+    A process that ran on another machine is left out, because this machine cannot see whether it runs.
+    """
     doing = read_record(run, TimelineProcess)
     if doing is None or doing.host != socket.gethostname() or find_process(doing.pid, doing.created) is not None:
         return
@@ -135,9 +138,10 @@ def _is_write_requested(run: Run) -> bool:
 
 
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """Return {name: sampler}: those of the messaging system, and one for links and service managers if there are any.
+    """Return {name: sampler}: those of the messaging system, one for the links, and one for the service managers.
 
-    A sampler is a function that returns new samples.
+    The last two exist only if the topology has links or service managers. A sampler is a function that returns new
+    samples.
     """
     samplers = dict(make_observation(run, patience_s=_PATIENCE_S).samplers())
     if run.topology.links:
@@ -148,7 +152,7 @@ def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
 
 
 class RestartSampler:
-    """Makes one sample of each end or restart of a node that a service manager has recorded."""
+    """Makes a sample of each event that a service manager has recorded: the end or the restart of a node."""
 
     def __init__(self, runtime: SupervisesNodes) -> None:
         self._runtime = runtime
@@ -192,9 +196,10 @@ def _sample_repeatedly(
 
 
 def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
-    """Write the live status `live`, which the command line shows: the sums of all clients' counts, and latest samples.
+    """Write the live status `live`, which the command line shows.
 
-    `latest` is {(source, metric): value}.
+    It consists of the live status `run`, the sums of all clients' counts, and the latest samples. `latest` is {(source,
+    metric): value}.
     """
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
@@ -220,7 +225,7 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
 
 
 def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
-    """Return the living nodes of all clusters, by role."""
+    """Return {role: names of the living nodes with this role, in all clusters}."""
     alive: dict[str, list[str]] = {}
     for (_, metric), value in latest.items():
         kind, role = split_name(metric)
@@ -239,7 +244,7 @@ def _count_restarts(latest: dict[tuple[str, str], str]) -> dict[str, int]:
 
 
 def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
-    """Return the number of under-replicated segments in all clusters, or None if no cluster has a known number."""
+    """Return the number of under-replicated segments, summed over all clusters; None if no cluster knows its number."""
     counts = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
     known = [int(value) for value in counts if value.isdigit()]
     return str(sum(known)) if known else None
@@ -248,8 +253,8 @@ def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
 def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
     """Return {name: latest backlog} for all subscriptions, and for all directions of replication between clusters.
 
-    A subscription's name is `SUBSCRIPTION@CLUSTER` if the source of its sample names a cluster, else `SUBSCRIPTION`. A
-    direction's name is `HOME>OTHER`.
+    A subscription's name is `SUBSCRIPTION@CLUSTER` if the source of the backlog's sample names a cluster, else
+    `SUBSCRIPTION`. A direction's name is `HOME>OTHER`.
     """
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():

@@ -52,7 +52,8 @@ def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
 def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
     """Yield a warning for each Key_Shared subscription with several consumers, if the clients' batches mix keys.
 
-    The scenario may allow the effect, messages out of order, by `loosen`. Then it has no such warning.
+    Such batches make the messages of a key arrive out of order. If the scenario allows this by `loosen`, there is no
+    warning.
     """
     workload = scenario.workload
     remedy = parse_client_settings(find_system(topology), workload).mixed_keys_remedy
@@ -71,7 +72,7 @@ def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[
 
 
 def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
-    """Yield a warning for each fault that waits until another fault's nodes are unhealthy, which they never become."""
+    """Yield a warning for each fault that waits until another fault makes nodes unhealthy, which it never does."""
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
     for index, fault in enumerate(scenario.faults):
         waited_for = fault.when.unhealthy if fault.when else None
@@ -157,7 +158,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
 
 
 def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) -> tuple[float, str]:
-    """Return the greatest value that the metric can have in a run, or infinity, and the reason as a sentence.
+    """Return the greatest value that the metric can have in a run, or infinity, and a clause with the reason.
 
     `faults` are the faults to which the bound applies.
     """
@@ -178,9 +179,9 @@ def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) 
 
 
 def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
-    """Return the names that follow `METRIC/` in a bound: a run measures one value of the metric for each of them.
+    """Return the names that may follow `METRIC/` in a bound. A run measures one value of the metric for each name.
 
-    Depending on `metric.subject`, a name is a fault, a phase, a direction `HOME>OTHER` with a phase, or the like.
+    Depending on `metric.subject`, a name is a fault, a phase, a direction of replication with a phase, or the like.
     Return None if the scenario does not determine the names.
     """
     homes = scenario.workload.list_homes(topology)

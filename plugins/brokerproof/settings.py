@@ -29,7 +29,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def _setting(default_in_words: str, description: str, **options: Any) -> Any:
-    """Return a field of `Settings`. docs/settings.md shows both texts."""
+    """Return a field of `Settings`. docs/settings.md shows the description and the default in words."""
     return Field(description=description, json_schema_extra={"default": default_in_words}, **options)
 
 
@@ -223,7 +223,7 @@ class Settings(BaseSettings):
         return _parse_systems(value) if isinstance(value, str) else value
 
     def to_environment(self) -> dict[str, str]:
-        """Return the environment variables that give another process these settings, in any working directory."""
+        """Return environment variables from which a process in any working directory reads these settings."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
         values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
@@ -232,7 +232,7 @@ class Settings(BaseSettings):
     def python_path(self, given: str | None) -> str:
         """Return a PYTHONPATH for another process: the project's directories, then `given`, the user's own PYTHONPATH.
 
-        The user's PYTHONPATH may lead to messaging systems outside this repository.
+        The user's PYTHONPATH may contain the modules of messaging systems that are outside this repository.
         """
         places = [str(self.plugins), str(self.spark_jobs), *(given or "").split(os.pathsep)]
         return os.pathsep.join(dict.fromkeys(filter(None, places)))
@@ -268,12 +268,12 @@ class Settings(BaseSettings):
     def scenario_file(self, name: str) -> Path:
         """Return the file of a scenario. If no directory has it, return the path it would have in the first directory.
 
-        Raises InputError as `Directories.find` does.
+        Raises InputError if two directories have the file, or if no directory has it and a directory cannot be read.
         """
         return self.scenarios.find(name) or self.scenarios.paths[0] / f"{name}.yaml"
 
     def scenario_files(self) -> list[Path]:
-        """Return the scenario files, sorted by name. Names that two directories have are left out."""
+        """Return the scenario files, sorted by name. Files of the same name in two directories are left out."""
         return list(self.scenarios.list_files().values())
 
     def check_directories(self) -> None:
@@ -319,7 +319,10 @@ def systems_from_environment() -> Mapping[str, str]:
 
 
 def _make_absolute(path: Path) -> Path:
-    """Return the absolute path, with `~` and links resolved. Raises InputError if it cannot be a directory's path."""
+    """Return the absolute path, with `~` and symbolic links resolved.
+
+    Raises InputError if the path cannot be a directory's.
+    """
     try:
         path = path.expanduser().resolve()
         path.exists()
@@ -331,9 +334,10 @@ def _make_absolute(path: Path) -> Path:
 
 
 def _list_entries(directories: Directories) -> str:
-    """Return the value of the environment variable that lists these directories.
+    """Return the value of the environment variable that lists `directories`.
 
-    The value is never empty. `to_environment` would leave an empty variable out, and the process would inherit one.
+    The value is never empty. Otherwise `to_environment` would leave the variable out, and a new process would inherit
+    this process's value.
     """
     entries = ("" if path == directories.shipped else str(path) for path in directories.paths)
     return os.pathsep.join(entries) or os.pathsep

@@ -1,9 +1,9 @@
-"""Compares, for each client, the numbers of rows that it counted, that its record had, and that its table has.
+"""Compares three numbers of each client: the rows that it counted, the rows in its record, and its rows in a table.
 
 A client is a producer or a consumer, and writes its record as files. The rows of a log in the table `stored` are
 compared with the count of the log's reader. A difference means that recorded rows are gone, or that a table has rows
-that no client recorded. The files are already removed when a run is judged, so their numbers of rows come from
-`ClientRecordRead`.
+that no client recorded. When a run is judged, the files of the records are already removed. So the numbers of rows in
+the records come from `ClientRecordRead`.
 
 If several processes ran one client, this is a problem even if the numbers agree, because then no claim about the
 client's messages is possible.

@@ -1,4 +1,6 @@
-"""Reads the proofs that other steps recorded: which logs were read to their end, what drained, which faults are undone.
+"""Reads the proofs that other steps recorded.
+
+They prove that logs were read to their ends, that subscriptions and replication drained, and that faults were undone.
 
 A missing proof never becomes a claim of loss. A message that seems to be missing is then `unproven`, and the verdict is
 `unknown`. A damaged record is no proof either, and the sentence about it gives the damage as the reason.
@@ -63,9 +65,9 @@ class LogProof(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class DrainProof(Proof):
-    """Whether a subscription had acknowledged every message before `end`, the log's end when the cluster was asked.
+    """Whether a subscription had acknowledged every message before the position `end` of a log.
 
-    If `end` is None, the proof is about the whole log.
+    `end` is the end that the log had when the cluster was asked. If it is None, the proof is about the whole log.
     """
 
     end: Behind | None = None
@@ -73,7 +75,10 @@ class DrainProof(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationProof(Proof):
-    """Whether replication had sent every message before `ends`: by partition, the sender's log's end at the time."""
+    """Whether replication had sent every message before the positions `ends`.
+
+    `ends` has, by partition, the end that the log in the sending cluster had when the cluster was asked.
+    """
 
     ends: Mapping[int, Behind] = field(default_factory=dict)
 
@@ -82,7 +87,7 @@ class ReplicationProof(Proof):
 class RequiredSubscription:
     """A subscription, and the cluster in which it has to get every message.
 
-    If the subscription moved there from the cluster `moved_from`, it does not have to get again what it got before.
+    If the subscription moved to `cluster` from `moved_from`, it need not get the messages again that it got before.
     `moved_from` is None if the subscription does not move.
     """
 
@@ -247,7 +252,7 @@ class EvidenceTables:
 
     `logs` has a row for each log, `unreadable` for each unreadable range of a log, and `drains` for each partition and
     subscription. `replication` has a row for each topic and direction (from `home` to `cluster`), and
-    `replication_ends` a row for each partition of these.
+    `replication_ends` has a row for each topic, direction and partition.
     """
 
     logs: pa.Table
@@ -260,7 +265,7 @@ class EvidenceTables:
 def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, Proof]:
     """Return a record, and a proof that it can be read.
 
-    If the record is missing or damaged, return None, and a proof with the reason whose `given` is false.
+    If the record is missing or damaged, return None, and a proof with `given` false and the reason as `why`.
     """
     try:
         record = read_record(run, kind)
@@ -270,11 +275,12 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
 
 
 def _find_broken_consumers(run: Run) -> dict[tuple[str, str], DrainProof]:
-    """Return {(cluster, subscription): proof that is not given} for each subscription with a consumer that ended badly.
+    """Return {(cluster, subscription): proof with `given` false} of subscriptions with a consumer that ended badly.
 
-    The reason is the consumer's problem: it may have acknowledged deliveries that its record lacks. The cluster is the
-    last one of the subscription, where it has to drain. If all consumers of a subscription ended without a problem, the
-    subscription is left out. A run that was recorded without seals has no entry.
+    Such a consumer may have acknowledged deliveries that its record lacks. Its problem is the proof's `why`. The
+    cluster is the last one of the subscription, in which the subscription has to drain. If all consumers of a
+    subscription ended without a problem, the subscription is left out. If the run's tables have no seals, as in old
+    runs, the result is empty.
     """
     broken: dict[tuple[str, str], DrainProof] = {}
     for task in plan_consumers(run) if run.facts.sealed else ():
@@ -296,7 +302,7 @@ def _give_reason(why: str) -> str:
 def prove_undone(run: Run) -> Proof:
     """Return the proof that every fault was undone, except permanent ones. Its `given` is false if this is not proven.
 
-    If something outside the run ended a node, the undo is not proven, even if the scenario has no faults.
+    If something outside the run ended a node, `given` is false even if the scenario has no faults.
     """
     record, unread = _read_proof(run, FaultsUndone)
     disturbed = record is not None and not record.undisturbed

@@ -3,7 +3,7 @@
 An error of Brokerproof is no evidence against the messaging system. If a step failed, or a table differs from its seal
 (its recorded files and checksums), no bound is called held or broken. The same is true if a fault may still be in force
 at the end, because measurements would include its effect. If a table of messages is not whole, no anomaly is claimed
-either. If the clocks of several hosts do not compare, no anomaly is claimed that compares times of two processes.
+either. If the clocks of several hosts cannot be compared, no anomaly is claimed that compares times of two processes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Instrument:
 
     If `messages_are_whole` is false, no anomaly is claimed. `publishes_are_whole` is about the table `publishes` alone,
     which is enough to know which messages were acked. `hosts_compare` is false if the run's processes were on several
-    hosts whose times do not compare.
+    hosts whose times cannot be compared.
     """
 
     problems: Sequence[str]
@@ -63,7 +63,8 @@ def examine_instrument(
     """Return the state of the instrument, from the problems of steps, the seals of tables and `record_problems`.
 
     `record_problems` maps each table to sentences about contradictions in the table, or between it and the clients'
-    records. `doubt_of_hosts` says why the times of several hosts do not compare; empty if they do.
+    records. `doubt_of_hosts` gives the reason why the times of several hosts cannot be compared. It is empty if they
+    can be compared.
     """
     broken = seals.broken | {table for table, problems in record_problems.items() if problems}
     sentences = [sentence for step, sentence in list_step_problems(run).items() if step not in _AFTER]
@@ -78,7 +79,7 @@ def examine_instrument(
 
 
 def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences without each one whose problem contains the whole problem of another step."""
+    """Return the sentences, except those whose problem repeats the whole problem of another sentence and adds to it."""
     problems = {sentence: sentence.partition(" failed: ")[2] for sentence in sentences}
     return [
         sentence
@@ -97,9 +98,9 @@ def withhold_claims(
     """Return the suites, with `unknown` for each verdict that a broken instrument could have produced.
 
     `problems` are sentences about gaps in the evidence. If there is one, no standard expectation (a kind that Great
-    Expectations itself has) passes or fails, because such an expectation cannot see that a row is missing.
-    Brokerproof's own kinds of expectation see a missing message as `unproven`. `faults_undone` is true if every fault
-    that is not permanent is proven to be undone.
+    Expectations itself has) passes or fails. Such an expectation cannot see that a row is missing, while Brokerproof's
+    own kinds of expectation see a missing message as `unproven`. `faults_undone` is true if every fault that is not
+    permanent is proven to be undone.
     """
     return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 
@@ -133,7 +134,10 @@ def _withhold(
 
 
 def _is_in_doubt(suite: str, check: str, instrument: Instrument, faults_undone: bool) -> bool:
-    """Return whether the evidence for an expectation of Brokerproof's own kinds, named `check`, is not whole."""
+    """Return whether evidence is missing for the verdict of the expectation `check` in `suite`.
+
+    `check` is of one of Brokerproof's own kinds. It is empty if the suite has no expectations.
+    """
     on_messages = suite in _ON_MESSAGES or check in list(Anomaly)
     if on_messages and check in _ACROSS_PROCESSES and not instrument.hosts_compare:
         return True

@@ -32,7 +32,7 @@ def to_spark_schema(columns: pa.Schema) -> T.StructType:
 
 
 def to_uri(path: str) -> str:
-    """Return `path`, or its URI if it is local, because a Spark cluster may have another default file system."""
+    """Return the URI of `path`. A Spark cluster may look up a path without a scheme in another file system."""
     return path if "://" in path else Path(path).resolve().as_uri()
 
 
@@ -54,9 +54,9 @@ def _read_files(spark: SparkSession, table: str, directory: str) -> DataFrame:
 
 
 def make_constant(value: Any, schema: str) -> Column:
-    """Return arrays, structs and maps as one constant of the type `schema`. A map's keys are strings.
+    """Return `value`, made of arrays, structs and maps, as a constant of the type `schema`. A map's keys are strings.
 
-    A column expression looks up a value for a row in it. This costs Spark no join and no other job.
+    A column expression can look up a row's value in this constant. This costs Spark no join and no other job.
     """
     return F.from_json(F.lit(json.dumps(value)), schema)
 
@@ -92,7 +92,7 @@ class Replacement:
             pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[table]), file)
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """Return a new table that has not taken its place yet."""
+        """Return a new table that has not replaced the old one yet."""
         return _read_files(spark, table, self.locate_beside(table))
 
     def take_place(self) -> None:

@@ -53,12 +53,15 @@ class WallClocks:
 
     @property
     def clock_error_us(self) -> int:
-        """The setting for the greatest difference of two clocks; 0 if all processes ran in the time axis's boot."""
+        """The greatest difference between two hosts' clocks, from the settings; 0 if all processes ran on one host.
+
+        If it is not known on which host a process ran, or if the run has no time axis, the setting applies too.
+        """
         return self.set_error_us if self._list_unknown() or len(self._hosts) != 1 else 0
 
     @property
     def _hosts(self) -> frozenset[str]:
-        """The ids of the known boots, one for each host; empty in a run without a time axis."""
+        """The ids of the known machine boots, one for each host; empty in a run without a time axis."""
         return frozenset([self.axis_boot_id] if self.axis_boot_id else []).union(
             *(each.boot_ids for each in self.clocks)
         )
@@ -79,7 +82,7 @@ class WallClocks:
         return f"rests on wall times, and nothing is claimed of them: {' '.join(notes)}".rstrip(".") if notes else ""
 
     def doubt_hosts(self, least_delay_us: int | None = None) -> str:
-        """Return a sentence why times of several hosts do not compare; empty if they do, or if there is one host.
+        """Return why times of different hosts cannot be compared, as a sentence; empty if they can, or with one host.
 
         `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known. It is
         negative if the clocks of two hosts differ by more than the delay.

@@ -1,4 +1,5 @@
-"""The clients under test. Each is a process of its own, started by a Spark task, with a record that outlives both.
+"""The clients under test: producers and consumers. A Spark task starts each client as a process of its own.
 
-The Spark jobs and `brokerproof_judging` import this package. It must not know Spark, Airflow or a fault.
+A client's record outlives the process and the task. The Spark jobs and `brokerproof_judging` import this package. The
+package must not know Spark, Airflow or a fault.
 """

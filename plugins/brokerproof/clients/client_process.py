@@ -34,9 +34,10 @@ _CLOSE_S = 5.0
 
 class ClientProcess:
     def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
-        """Start `module`. Its arguments are the run's directory, the task's number, the epoch, and a pipe's descriptor.
+        """Start the Python module `module` as the client's process. It writes a byte to a pipe when it is ready.
 
-        The client writes a byte to the pipe when it is ready.
+        The module's arguments are the run's directory, the client's number, the epoch and the pipe's descriptor. The
+        epoch is the number of this process among all processes of the client, from 0.
         """
         reading, writing = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
@@ -74,7 +75,7 @@ class ClientProcess:
             self.kill()
 
     def await_ready(self) -> None:
-        """Wait until the client writes a byte, because it is connected, or the pipe closes, because it has ended."""
+        """Wait until the client is ready or has ended: until it writes a byte to the pipe, or the pipe closes."""
         os.read(self._ready, 1)
 
     def begin(self, at: float) -> None:
@@ -103,8 +104,8 @@ def follow_record(
 ) -> Iterator[Segment]:
     """Yield the segments of a client's record as they appear, until the client has ended and every segment is read.
 
-    A client is killed if `is_overdue` returns True, or if it still runs `_EARLY_END_S` seconds after the timeline
-    broke.
+    The client is killed if `is_overdue` returns True. It is also killed if it still runs `_EARLY_END_S` seconds after
+    the timeline of faults failed.
     """
     while True:
         running = client.is_running()
@@ -121,24 +122,24 @@ class Parent:
     """The Spark task that started this client, as the client sees it."""
 
     def __init__(self, ready: int, source: IO[str] = sys.stdin) -> None:
-        """`ready` is the descriptor of the pipe on which the client reports that it is connected."""
+        """`ready` is the descriptor of the pipe on which the client reports that it is ready."""
         self._ready, self._source = ready, source
         self.gone = threading.Event()
         self._begin_at: float | None = None
         self._told = threading.Event()
 
     def watch(self) -> None:
-        """Begin to read standard input on a thread. `gone` is set when the input ends, and also by SIGTERM."""
+        """Begin to read standard input on a thread. The event `gone` is set when the input ends or SIGTERM arrives."""
         signal.signal(signal.SIGTERM, lambda *_: self.gone.set())
         threading.Thread(target=self._read, name="parent", daemon=True).start()
 
     def say_ready(self) -> None:
-        """Tell the task that the client is connected."""
+        """Tell the Spark task that the client is ready. A producer is ready when it is connected."""
         os.write(self._ready, b"r")
         os.close(self._ready)
 
     def await_begin(self) -> float:
-        """Wait for the task's line, and return the Unix time to begin at. Raises RunError if the task is gone."""
+        """Wait for the Unix time at which the client begins, and return it. Raises RunError if the task ends first."""
         self._told.wait()
         if self._begin_at is None:
             raise RunError("its task ended before it began")

@@ -1,9 +1,10 @@
 """A consumer under test: it receives, acknowledges, and records every delivery.
 
-Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the job `consume`.
+Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the job `consume`. EPOCH is the
+number of this process among all processes of the client, from 0.
 
-The consumer ends when the job records `ConsumersStop`, because everything has drained or the time is over. It also ends
-if the timeline broke or its task is gone. Its last act is to record its end.
+The consumer ends when the job records `ConsumersStop`, because every subscription has drained or the time for draining
+is over. It also ends if the timeline of faults failed, or if its Spark task is gone. Its last act is to record its end.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class ConsumerTask:
     def find_incarnations(self, run: Run, epoch: int) -> range:
         """Return the numbers of the epoch's incarnations: one for each cluster of the subscription.
 
-        An epoch is the life of one client process, an incarnation its time on one cluster. No two epochs share an
-        incarnation, so a row of `deliveries` shows its epoch.
+        An epoch is the life of one client process. An incarnation is the part of it that the client spends on one
+        cluster. No two epochs have an incarnation of the same number, so a row of `deliveries` shows its epoch.
         """
         count = len(self.find_subscription(run).list_clusters(run.topology))
         return range(epoch * count, (epoch + 1) * count)
@@ -154,9 +155,10 @@ class MovingConsumer:
                 begin_closing(client=clients)
 
     def _subscribe(self, clients: Clients, cluster: str, *, again: bool) -> Consumer:
-        """Return a consumer on the cluster. With `again`, try every second until the cluster answers.
+        """Return a consumer on the cluster. If `again` is True, try every second until the cluster answers.
 
-        A subscription may move to a cluster that the fault broke. If `stopping` is set, the last error is raised.
+        A subscription may move to a cluster that a fault broke, so the cluster may not answer at first. If `stopping`
+        is set meanwhile, the last error is raised.
         """
         while True:
             try:
@@ -176,10 +178,10 @@ class MovingConsumer:
 
 
 def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
-    """Receive until the job stops the consumers.
+    """Receive messages until the job stops the consumers, the timeline of faults fails, or the Spark task is gone.
 
-    Record every delivery, and then the consumer's end with its problem, if any. `gone` is set when the task that
-    started the consumer has ended.
+    Every delivery is recorded, and at last the consumer's end with its problem, if any. The event `gone` is set when
+    the Spark task that started the consumer has ended.
     """
     consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
@@ -245,9 +247,9 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
 
 
 def complete_deliveries(segments: Iterable[Segment]) -> Batches:
-    """Yield all rows of `deliveries` from a consumer's record, with the times at which their acks were confirmed.
+    """Yield all rows of `deliveries` from a consumer's record, each with the time at which its ack was confirmed.
 
-    A row whose ack was not confirmed in time has no such time.
+    If an ack was not confirmed in time, this time is null.
     """
     deliveries = AckedDeliveries()
     for segment in segments:

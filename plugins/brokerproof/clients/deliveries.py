@@ -40,7 +40,7 @@ class ConfirmedAcks:
 
 
 def describe_received(received: Received) -> dict[str, Any]:
-    """Return a message as the columns that the tables `deliveries` and `stored` share."""
+    """Return {column: value} of a received message, for the columns that the tables `deliveries` and `stored` share."""
     segment, offset, index = received.position or (None, None, None)
     return {
         "producer": received.producer,
@@ -88,24 +88,24 @@ class Deliveries:
         self._acks.append(confirmed)
 
     def take(self) -> tuple[list[dict[str, Any]], list[ConfirmedAcks]]:
-        """Return the deliveries and the cluster's answers since the last call, each in the order in which they came."""
+        """Return the deliveries and the cluster's answers that came since the last call, both in order of arrival."""
         # Acks are taken first, because the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]
         return [self._received.popleft() for _ in range(len(self._received))], acks
 
 
 class AckedDeliveries:
-    """Reads a consumer's record, and adds to its rows of `deliveries` the times at which their acks were confirmed."""
+    """Reads a consumer's record, and gives each row of it the time at which the cluster confirmed the row's ack."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
         self._newest = 0
 
     def add(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks]) -> Iterator[pa.RecordBatch]:
-        """Take the record's next rows and the cluster's next answers.
+        """Take the next rows of the record and the next answers of the cluster. Yield the batches that are complete.
 
-        Yield the rows that are complete, in order of arrival. A row is complete if its ack is confirmed or has waited
-        for `_CONFIRM_US`.
+        The batches are in order of arrival. A batch is complete if every ack in it is confirmed, or if it has waited
+        for `_CONFIRM_US` microseconds.
         """
         if rows.num_rows:
             self._waiting.append(_Waiting(rows))
@@ -118,7 +118,7 @@ class AckedDeliveries:
             yield self._waiting.popleft().complete()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows that are left, because no more answers will come."""
+        """Yield all batches that still wait for acks, because no more answers will come."""
         while self._waiting:
             yield self._waiting.popleft().complete()
 
@@ -149,7 +149,7 @@ class _Waiting:
     def is_complete(self, newest_us: int) -> bool:
         """Return whether every ack of the batch is confirmed, or the batch has waited for more than `_CONFIRM_US`.
 
-        `newest_us` is the newest time in the record that was read so far.
+        `newest_us` is the newest time in the part of the record that was read so far.
         """
         return bool((self._acked_us != _NEVER).all()) or newest_us - self.newest_us > _CONFIRM_US
 

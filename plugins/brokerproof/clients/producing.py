@@ -1,6 +1,7 @@
 """A producer under test: it sends on schedule and records every attempt.
 
-Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`.
+Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`. EPOCH is the
+number of this process among all processes of the client, from 0.
 
 The schedule is open-loop: message i is scheduled at start + i / rate, in any state of the cluster. The schedule ends
 with the run's phases. A message is held back while `max_pending` attempts have no result. After the schedule, the
@@ -86,7 +87,7 @@ def plan_producers(run: Run) -> list[ProducerTask]:
 class Attempts:
     """The attempts of one producer: those without a result, and the rows of those with a result.
 
-    Three threads use the object: sender, system's client, and record's writer.
+    Three threads use the object: the sender, the messaging system's client, and the writer of the record.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class Attempts:
         return len(self._pending)
 
     def begin(self, seq: int, row: dict[str, Any]) -> None:
-        """Note an attempt that is about to be sent; `row` has the columns that are known so far."""
+        """Note an attempt that is about to be sent. `row` is its row of `publishes`, still without a result."""
         self._pending[seq] = row
 
     def settle(self, seq: int, settled: Settled) -> None:
@@ -120,7 +121,10 @@ class Attempts:
                 self._finish(self._pending.pop(seq), unknown, None)
 
     def skip(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Note as `not_sent` the messages that were due but never attempted; `rows` have the columns that are known."""
+        """Note messages that were due, but never attempted, as `not_sent`.
+
+        `rows` are their rows of the table `publishes`, still without a result.
+        """
         with self._lock:
             for row in rows:
                 self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)
@@ -145,10 +149,10 @@ class Attempts:
 
 
 class ScheduledProducer:
-    """Sends the messages of one producer on schedule, and keeps its record."""
+    """Sends the messages of one producer on schedule, and writes the producer's record."""
 
     def __init__(self, run: Run, task: ProducerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
-        """`gone` is set when the task that started the producer has ended."""
+        """The event `gone` is set when the Spark task that started the producer has ended."""
         self.run, self.task, self.workload = run, task, run.scenario.workload
         self.attempts = Attempts()
         self.scheduled = 0
@@ -177,9 +181,10 @@ class ScheduledProducer:
     def publish(
         self, say_ready: Callable[[], None] = lambda: None, await_begin: Callable[[], float] = clock.now_s
     ) -> None:
-        """Connect, send messages on schedule, wait for the results of all attempts, record the end, and close.
+        """Connect, send messages on schedule, wait for the results of all attempts, record the end, and disconnect.
 
-        The schedule begins at the Unix time that `await_begin` returns. An error is recorded as the end's `problem`.
+        `say_ready` is called when the producer is connected. Then `await_begin` returns the Unix time at which the
+        schedule begins. An error is not raised, but recorded as `problem` in the record of the end.
         """
         problem: BaseException | None = None
         keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)
@@ -254,7 +259,7 @@ class ScheduledProducer:
             stood_still = clock.now_s() - before > STANDSTILL_S
 
     def _find_standstill(self) -> int:
-        """Return the time now in µs. If the producer did nothing for too long, keep this period as a standstill."""
+        """Return the present time in µs. If the producer did nothing for too long, note this period as a standstill."""
         now_us = clock.now_us()
         if now_us - self._seen_us > self._standstill_s * 1e6:
             self._keep_standstill(self._seen_us / 1e6, now_us / 1e6)
@@ -262,7 +267,7 @@ class ScheduledProducer:
         return now_us
 
     def _keep_standstill(self, begin: float, end: float) -> None:
-        """Keep a period, in Unix seconds, in which the producer itself was late. Periods that touch become one."""
+        """Note a period, in Unix seconds, in which the producer itself was late. Periods that touch are merged."""
         begin_us, end_us = int(begin * 1e6), int(end * 1e6)
         if self._standstills and begin_us <= self._standstills[-1][1]:
             begin_us = min(begin_us, self._standstills.pop()[0])
@@ -283,8 +288,8 @@ class ScheduledProducer:
     def _find_end(self, now: float) -> float | None:
         """Return the Unix time at which the schedule ends; None if the time is not known yet.
 
-        The schedule ends at once if the timeline broke, the task is gone, or no phases were recorded in time. Raises
-        the error of the thread that keeps the record, if it failed.
+        The schedule ends at once if the timeline of faults failed, if the Spark task is gone, or if no phases were
+        recorded in time. Raises the error of the thread that writes the record, if this thread failed.
         """
         if self._early or now - self._asked_at <= _ASK_EVERY_S:
             return self._ends_at
@@ -315,9 +320,9 @@ class ScheduledProducer:
                 self._changed.notify_all()
 
     def _end_record(self, keeper: threading.Thread) -> None:
-        """Write the rows that are left, and then those of the messages that were held back until the end.
+        """Write the rows that are left, and then the rows of the messages that were held back until the end.
 
-        Raises the error that made the record incomplete.
+        Raises the error that made the record incomplete, if there was one.
         """
         with self._changed:
             self._ended = True
@@ -386,10 +391,11 @@ class ScheduledProducer:
 def complete_publishes(
     run: Run, task: ProducerTask, reader: RecordReader, segments: Iterable[Segment], has_ended: Callable[[], bool]
 ) -> Batches:
-    """Yield the rows of `publishes` from a producer's record, then `unknown` rows for messages without a result.
+    """Yield the rows of `publishes` in a producer's record, then a row for every other message that it reserved.
 
-    These are the other messages that the producer reserved, which it may have sent. `has_ended` is called after the
-    last segment. It returns True if the producer ended by itself, because then the record is complete.
+    The producer may have sent these other messages, so their outcome is `unknown`. The callback `has_ended` is called
+    after the last segment. If it returns True, the producer ended by itself. Then the record is complete, and no row is
+    added.
     """
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:

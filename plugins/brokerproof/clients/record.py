@@ -1,10 +1,10 @@
-"""The record of one client: the messages that it was about to send, and the results.
+"""The record of one client: a producer's attempts with their results, or a consumer's deliveries with their acks.
 
 A record is a series of files below `clients/<client>/` of the run's directory. Each file is written whole, within a
 second of the events in it. A segment is never changed, so a client that is killed loses no finished segment.
 
-    <epoch>-<number>.arrow    a segment: rows of the client's table, and which acks its cluster confirmed meanwhile
-    <epoch>-reserved.json     the seqs that the producer may send, replaced before it sends a higher one
+    <epoch>-<number>.arrow    a segment: rows of `publishes` or `deliveries`, and the cluster's new answers about acks
+    <epoch>-reserved.json     the seqs that the producer may send; replaced before it sends a higher seq
 
 An epoch is the life of one process. If Spark starts a task again, the task's client is a new process.
 """
@@ -48,7 +48,7 @@ class Reservation(StrictModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """One file of the record: rows of the client's table, and the cluster's answers about acks."""
+    """One file of the record: rows of `publishes` or `deliveries`, and the cluster's answers about acks."""
 
     rows: pa.RecordBatch
     acks: Sequence[ConfirmedAcks]
@@ -108,7 +108,7 @@ class RecordReader:
                 yield from self.read_new()
 
     def count(self, batches: Batches) -> Batches:
-        """Yield the batches, which were made from this reader's segments, and count their rows for `describe`."""
+        """Yield `batches`, which come from this reader's segments, and count their rows for `describe`."""
         for batch in batches:
             self._rows += batch.num_rows
             yield batch
@@ -119,7 +119,7 @@ class RecordReader:
         return EpochRead(epoch=self.epoch, segments=segments, rows=self._rows, missing=tuple(self._missing))
 
     def read_reservation(self) -> Reservation | None:
-        """Return the epoch's reservation; None if the producer made none, so it sent no message."""
+        """Return the epoch's reservation; None if the producer made none and so sent no message."""
         path = _locate_reservation(self._client, self.epoch)
         try:
             text = self._run.read_text(*path)
@@ -144,13 +144,16 @@ class RecordReader:
 
 
 def list_epochs(run: Run, client: str) -> list[int]:
-    """Return the epochs of a client that left files, in ascending order."""
+    """Return the epochs in which a client left files, in ascending order."""
     names = _list_names(run, "clients", client)
     return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
 
 
 def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
-    """Record how much the readers, one for each epoch of a client, have read. Raises MachineError if that fails."""
+    """Record how much of a client's record was read. Raises MachineError if that fails.
+
+    `readers` has one reader for each epoch of the client.
+    """
     epochs = tuple(reader.describe() for reader in readers)
     write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
 
@@ -166,7 +169,7 @@ def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
 
 
 def list_clients(run: Run, job: str) -> list[str]:
-    """Return the names of the clients of a job that left a record, sorted."""
+    """Return the names of a job's clients that have a record, sorted."""
     return sorted(name for name in _list_names(run, "clients") if name.startswith(f"{job}-"))
 
 
@@ -178,7 +181,7 @@ def remove_records(run: Run, job: str) -> None:
 
 
 def name_client(job: str, number: int) -> str:
-    """Return a client's name, which is also the name of its directory below `clients/` of the run."""
+    """Return a client's name, which is also the name of its directory below `clients/` in the run's directory."""
     return f"{job}-{number}"
 
 

@@ -30,10 +30,10 @@ _CLIENTS_END_S = 5.0
 
 
 def recover_tables(run: Run) -> list[str]:
-    """Write and seal the tables `publishes` and `deliveries` if their jobs did not.
+    """Write and seal the tables `publishes` and `deliveries` if the jobs that fill them did not.
 
-    Return the names of the recovered tables. Runs from before clients had records are left as they are. Raises RunError
-    if a record is damaged, MachineError if a table cannot be written.
+    Return the names of the recovered tables. A run of an old version, whose clients wrote no records, is left as it is.
+    Raises RunError if a record is damaged, MachineError if a table cannot be written.
     """
     return [
         *_recover(run, "load", "publishes", plan_producers(run), _complete_publishes),
@@ -42,7 +42,10 @@ def recover_tables(run: Run) -> list[str]:
 
 
 def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Complete[Task]) -> list[str]:
-    """Recover a table if its job left records of clients and did not seal it. Return the table's name if so."""
+    """Recover a table that its job did not seal, if the job's clients left records.
+
+    Return a list with the table's name if it was recovered, else an empty list.
+    """
     if not list_clients(run, job) or read_record(run, TableSeal, table) is not None:
         return []
     _end_clients(run, job)
@@ -73,7 +76,7 @@ def _complete_deliveries(run: Run, task: ConsumerTask, reader: RecordReader) -> 
 
 
 def _end_clients(run: Run, job: str) -> None:
-    """Wait until the job's clients on this machine have ended, because their task is gone. Kill clients that hang."""
+    """Wait until the job's clients on this machine have ended, and kill those that hang. Their task is already gone."""
     directory = Path(run.directory).absolute()
     ours = [
         process
@@ -85,7 +88,10 @@ def _end_clients(run: Run, job: str) -> None:
 
 
 def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
-    """Replace a table's files by one new file for each part, which has the part's name. Write a batch at a time."""
+    """Replace the files of a table by one file for each of `parts`, which is {name of a part: its batches of rows}.
+
+    The file of a part is named after the part. Batches are written one at a time.
+    """
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if filesystem.exists(directory):
         filesystem.rm(directory, recursive=True)

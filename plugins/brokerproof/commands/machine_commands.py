@@ -1,4 +1,4 @@
-"""The commands about everything that this machine runs: `airflow` and `down`."""
+"""The commands `airflow` and `down`, about everything that Brokerproof runs on this machine."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def execute_airflow(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def execute_down(options: argparse.Namespace, settings: Settings) -> int:
-    """Stop Airflow, and all clusters and monitors of this user on this machine.
+    """Stop the embedded Airflow, and all clusters and monitors of this user on this machine.
 
-    Then record the runs in `settings.runs` that ended without an outcome.
+    With `--here`, stop only the clusters and monitors of the runs in `settings.runs`. Then record the runs in
+    `settings.runs` that ended without an outcome.
     """
     # Airflow stops first, because its tasks could start a cluster that this command has already stopped.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []

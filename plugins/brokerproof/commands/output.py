@@ -65,7 +65,7 @@ def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> 
 
 
 def open_run(location: str) -> Run:
-    """Return the run in a directory or at a URL. Raises InputError if it has no run or cannot be read."""
+    """Return the run at a location, a directory or a URL. Raises InputError if no run is there or it cannot be read."""
     run = Run(make_absolute(location))
     remedy = "give a directory of var/runs/, or the URL of a run's directory"
     try:
@@ -79,5 +79,5 @@ def open_run(location: str) -> Run:
 
 
 def make_absolute(location: str) -> str:
-    """Return the absolute path of a directory, or the URL without a slash at its end."""
+    """Return the absolute path of a directory. If the location is a URL, return it without a slash at its end."""
     return location.rstrip("/") if "://" in location else str(Path(location).expanduser().resolve())

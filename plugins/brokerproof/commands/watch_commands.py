@@ -1,4 +1,4 @@
-"""`watch`, and its common part with `run`: show a run until it ends or the user stops watching; print its outcome."""
+"""The command `watch`, and what it shares with `run`: showing a run until its end, and printing the run's outcome."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class WatchEnd:
 def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = lambda: None) -> WatchEnd:
     """Call `begin`, then show the run until it ends, the user stops watching, or Airflow is gone.
 
-    After Ctrl-C, the user is asked whether to stop the run, to stop watching, or to go on. Without a terminal, or after
-    SIGTERM, the run is stopped and shown to its end.
+    `begin` may start the run. After Ctrl-C, the user is asked whether to stop the run, to stop watching, or to go on.
+    After SIGTERM, or after Ctrl-C without a terminal for the question, the run is stopped and shown until it ends.
     """
     try:
         with SignalHandler() as handler:
@@ -111,7 +111,7 @@ def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = 
 
 
 def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error: AirflowGoneError) -> WatchEnd:
-    """Return an end with an unknown outcome, for a run that was not over when Airflow ended or fell silent.
+    """Return a `WatchEnd` with an unknown outcome, for a run that was unfinished when Airflow ended or fell silent.
 
     The outcome's reason says how many of the run's processes still run, and which commands help.
     """
@@ -130,7 +130,7 @@ def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error:
 def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
     """Print the outcome of a run on stdout. With `json`, print it on `console` for people, and on stdout as JSON.
 
-    For a user who stopped watching, only the JSON is printed.
+    If the user stopped watching, nothing is printed for people.
     """
     # A user who left has already read how to go on.
     if end.status is not ExitStatus.INTERRUPTED:
@@ -197,7 +197,7 @@ class TerminationRequest(KeyboardInterrupt):
 
 
 class Choice(Enum):
-    """The user's choice after a Ctrl-C."""
+    """The user's choice after Ctrl-C: whether to stop the run, to stop watching, or to go on."""
 
     STOP = "s"
     STOP_WATCHING = "w"
@@ -233,7 +233,7 @@ class SignalHandler:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Delay the exception of a first signal until the block ends. A second signal interrupts the block."""
+        """Delay the exception of the first signal until the `with` block ends. A second signal interrupts the block."""
         self._holding = True
         try:
             yield
@@ -273,7 +273,7 @@ def ask_for_choice(interrupt: KeyboardInterrupt, progress: Progress) -> Choice:
 
 
 def _is_terminal() -> bool:
-    """Whether a terminal shows the question, and this process may read the answer from it."""
+    """Whether a terminal can show a question, and this process may read the user's answer from it."""
     try:
         return sys.stdin.isatty() and sys.stderr.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError, AttributeError):

@@ -12,7 +12,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
 class Targets(FrozenModel):
-    """Selects the nodes that a fault acts on: by name, by cluster, region and role, or by what they do (`now`)."""
+    """Selects the targets of a fault: nodes by name, by cluster, region and role, or by what they do at injection."""
 
     nodes: list[str] = Field(default_factory=list)
     cluster: str | None = None
@@ -28,7 +28,7 @@ class Targets(FrozenModel):
 
     @property
     def asks_who_leads(self) -> bool:
-        """Whether the targets depend on which coordinating node leads at the injection."""
+        """Whether the targets depend on which node leads the coordination of the cluster when the fault is injected."""
         return self.now in ("coordination_leader", "coordination_followers")
 
     @model_validator(mode="after")
@@ -43,7 +43,7 @@ class Targets(FrozenModel):
 
 
 class Direction(StrEnum):
-    """The directions of traffic that a fault of the link can change."""
+    """The directions of traffic that a fault of the link between regions can change."""
 
     BOTH = "both"
     FROM_TARGETS = "from_targets"
@@ -97,7 +97,7 @@ class When(FrozenModel):
 
     @property
     def earlier_fault(self) -> tuple[str, str]:
-        """The condition's field, `unhealthy` or `rereplicated`, and the name of the earlier fault in that field."""
+        """(the condition's field, the name of the earlier fault in it). The field is `unhealthy` or `rereplicated`."""
         return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
 
 

@@ -76,7 +76,7 @@ class Anomaly(StrEnum):
 class AnomalyFacts:
     """All facts about one anomaly, except the query that finds it.
 
-    The query is `messages/sql/anomalies/NAME.sql` in the judging package.
+    The query is `messages/sql/anomalies/NAME.sql` in the package `brokerproof_judging`.
     """
 
     suite: Suite
@@ -269,8 +269,9 @@ def is_illegal(
 ) -> bool:
     """Whether the anomaly is illegal: forbidden by the guarantee, or contained in `tightened`.
 
-    `subscription` is the type of the subscription that the anomaly was found at, None for a log. A shared subscription
-    promises no order of delivery under any guarantee. `tightened` are the anomalies that the scenario makes illegal.
+    `subscription` is the type of the subscription at which the anomaly was found, or None if it was found in a log. A
+    shared subscription promises no order of delivery under any guarantee. `tightened` has the anomalies that the
+    scenario makes illegal.
     """
     if anomaly in tightened:
         return True

@@ -46,7 +46,8 @@ class LayeredFile:
 def read_layered_file(path: Path, directories: Directories, *, own: Collection[str] = ()) -> LayeredFile:
     """Return the file at `path` merged with the files that it extends.
 
-    Fields named in `own` come only from the file itself. Raises InputError for a missing or invalid file or a circle.
+    Fields named in `own` come only from the file itself. Raises InputError if a file is missing or invalid, or if files
+    extend each other in a circle.
     """
     layers = _read_layers(path, directories, own)
     content: dict[str, Any] = {}
@@ -56,10 +57,10 @@ def read_layered_file(path: Path, directories: Directories, *, own: Collection[s
 
 
 def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
-    """Return `content` with the mapping in `field` merged over the file in `directories` that this mapping `extends`.
+    """Return `content` with one field extended: the mapping in `field` is merged over the file that it `extends`.
 
-    Without `extends`, nothing is merged. `file` is the file that `content` comes from. Raises InputError, which names
-    it, if there is no file to extend.
+    If the mapping has no `extends`, nothing is merged. The file is searched in `directories`. If it is not found, an
+    InputError names `file`, which is the file that `content` was read from.
     """
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
@@ -70,7 +71,7 @@ def extend_field(content: Mapping[str, Any], field: str, directories: Directorie
 
 
 def merge_mappings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `below` with the values of `above` in it, merged at any depth; None in `above` removes a key.
+    """Return a copy of `below` that has the values of `above`, merged at any depth. None in `above` removes a key.
 
     The keys of `below` keep their order and come first.
     """
@@ -113,7 +114,7 @@ def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Pa
 
 
 def _find_file(name: Any, directories: Directories, *, file: Path, field: str) -> Path:
-    """Return the path of the file called `name`. Raises InputError, for `field` of `file`, if there is no such file."""
+    """Return the path of the file called `name`. If there is none, raises InputError for the field in `file`."""
     found = directories.find(name) if isinstance(name, str) else None
     if found is None:
         searched = " or ".join(dict.fromkeys(f"{path.name}/" for path in directories.paths))
@@ -131,7 +132,7 @@ def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, An
 
 
 def _count_found(content: Any, names: Sequence[str]) -> int:
-    """Return the number of leading names of a dotted path that exist in `content`."""
+    """Return how many names at the start of a dotted path exist in `content`."""
     for count, name in enumerate(names):
         if isinstance(content, list) and name in map(str, range(len(content))):
             content = content[int(name)]

@@ -23,7 +23,7 @@ def format_value(value: float | None, unit: str = "", *, sign: str = "") -> str:
 
 
 def format_exactly(value: float | str, unit: str = "") -> str:
-    """Return a value with six significant digits, so that a value just outside its bound does not look equal to it.
+    """Return a value with six significant digits, so that a value just outside a bound does not look equal to it.
 
     The value may be a text such as `Infinity`, because JSON has no such number.
     """
@@ -66,7 +66,7 @@ def format_time(at_us: int) -> str:
 
 
 def format_short_time(microseconds: int) -> str:
-    """Return a duration as `0.4 ms`, `12 ms` or `3.2 s`, for the life of a message."""
+    """Return a duration in the life of a message as `0.4 ms`, `12 ms` or `3.2 s`."""
     ms = microseconds / 1000
     if abs(ms) < 10:
         return f"{ms:.1f} ms"

@@ -273,7 +273,7 @@ class Scenario(FrozenModel):
         return self
 
     def bound(self, metric: str, subject: str) -> Bound | None:
-        """Return the bound given for `metric/subject`, or else the bound given for `metric`; None without either."""
+        """Return the bound given for `metric/subject`, or else the one given for `metric`; None if there is neither."""
         return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
 
 

@@ -1,4 +1,4 @@
-"""The rule for the names of suites, the shipped ones and the users' own: an identifier that is no step's name."""
+"""The rule for names of suites, shipped or the users' own: an identifier that is not the name of a step of a run."""
 
 from __future__ import annotations
 

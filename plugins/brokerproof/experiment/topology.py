@@ -195,7 +195,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def node_fields(self) -> Mapping[str, str]:
-        """{node: dotted path of the field that describes the node in the file}, those of `shared_metadata` first."""
+        """{node: dotted path of the field that describes it in the file}, with nodes of `shared_metadata` first."""
         own = {
             name: f"clusters.{cluster_name}.nodes.{name}"
             for cluster_name, cluster in self.clusters.items()
@@ -205,10 +205,10 @@ class Topology(FrozenModel):
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """{place: its region}. A place is a group of processes that connect to other regions as one.
+        """{place: its region}. A place is several processes of one region that share emulated links to other regions.
 
-        The place `servers-REGION` is the region's serving nodes when they connect to serving nodes of other regions.
-        The place `clients-REGION` is the workload's clients in the region.
+        The place `clients-REGION` has the workload's clients in the region. The place `servers-REGION` has the region's
+        serving nodes, as clients of the serving nodes of other regions.
         """
         return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 
@@ -229,7 +229,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def regions(self) -> list[str]:
-        """All regions in the file's order, those of `shared_metadata` first."""
+        """All regions in the order of the file, beginning with those of the nodes in `shared_metadata`."""
         return list(dict.fromkeys(node.region for node in self.nodes.values()))
 
     def cluster_of(self, node: str) -> str:
@@ -241,7 +241,7 @@ class Topology(FrozenModel):
 
 
 def name_servers_place(region: str) -> str:
-    """Return the name of the place of a region's serving nodes, see `Topology.places`."""
+    """Return the name of the place that has the serving nodes of a region, see `Topology.places`."""
     return f"servers-{region}"
 
 
@@ -258,8 +258,8 @@ def read_topology(
 ) -> Topology:
     """Return the topology in the file `name.yaml`, merged with the files that it extends.
 
-    `overrides` replaces values by dotted path. After that, `check` may fill in defaults, or raise InputError for a
-    field. Raises InputError for the first mistake, with the file that states the field.
+    `overrides` replaces values by dotted path. Then `check` is called with the topology. It may fill in defaults, or
+    raise InputError for a field. Raises InputError for the first mistake, and names the file that states the field.
     """
     path = directories.find(name)
     if path is None:

@@ -29,5 +29,8 @@ DECISIVE = (Verdict.PASSED, Verdict.FAILED)
 
 
 def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the most severe verdict: failed > unknown > no_data > passed > not_applicable; `no_data` without any."""
+    """Return the most severe verdict: failed > unknown > no_data > passed > not_applicable.
+
+    Return `no_data` if there are no verdicts.
+    """
     return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NO_DATA)

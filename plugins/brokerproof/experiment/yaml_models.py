@@ -77,7 +77,10 @@ def _measure_depth(text: str) -> int:
 
 
 def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model:
-    """Return `content` as a `model`. Raises InputError, which names `file` and the field, for the first mistake."""
+    """Return `content` as an instance of the class `model`.
+
+    For the first mistake in `content`, raises InputError, which names `file` and the field.
+    """
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -97,8 +100,8 @@ def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model
 def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *, source: str) -> dict[str, Any]:
     """Return a copy of `content` in which `overrides`, such as `{"workload.rate": 2000}`, replace values.
 
-    A dotted path leads through mappings and, by index, through items of lists. It may add a key to a mapping, but not
-    an item to a list. Raises InputError, which names `source` as the file, for an unusable path.
+    A dotted path leads through mappings and, by index, through items of lists. A path may add a key to a mapping, but
+    not an item to a list. For an unusable path, raises InputError with `source` as the name of the file.
     """
     result = _copy(content)
     for path, value in overrides.items():
@@ -121,23 +124,29 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def suggest_file(name: str, directories: Directories) -> str:
-    """Return a remedy for an unknown file: a similar name, or how to include the shipped file if it is left out."""
+    """Return a remedy for a file that was not found: a similar name, or how to include a file that the product ships.
+
+    A shipped file is not found if an environment variable sets other directories instead of the shipped one.
+    """
     if directories.has_left_out(name):
         return f"it is a shipped one: let {directories.variable} end with `:`"
     return suggest_name(name, directories.list_files())
 
 
 def _copy(value: Any) -> Any:
-    """Return a deep copy. An anchor of YAML and its aliases share one value; in the copy, each has its own."""
+    """Return a deep copy.
+
+    In YAML, an anchor and its aliases share one value. In the copy, each of them has its own value.
+    """
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _step_into(container: Any, name: str) -> Any:
-    """Return the value at `name`, a key or an index. If a key is missing, add an empty mapping for it.
+    """Return the value in `container` at `name`, a key or an index. For a missing key, first add an empty mapping.
 
-    Raises InputError if `container` is a plain value, or if the list has no such index.
+    Raises InputError if `container` is a plain value, or if it is a list without this index.
     """
     if isinstance(container, dict):
         if container.get(name) is None:
@@ -178,7 +187,10 @@ def _suggest_remedy(model: type[FrozenModel], error: Mapping[str, Any]) -> str:
 
 
 def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Return the names of the fields at `location`, a path of keys and indexes inside `model`; empty if unknown."""
+    """Return the names of the fields at `location`, a path of keys and indexes inside `model`.
+
+    The result is empty if the fields there are not known.
+    """
     schema: dict[str, Any] = model.model_json_schema()
     definitions = schema.get("$defs", {})
 

@@ -2,7 +2,7 @@
 
 A course is a generator. It yields a condition, which is a function, and goes on once the function returns True. Long
 work runs on another thread, and the course waits for the end of that work. So one thread owns the state of all courses,
-and no course delays another. A test with its own clock and pool gets the same order every time.
+and no course delays another. A test with its own clock and thread pool gets the events in the same order every time.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class CourseWaits:
         return future.result()
 
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
-        """Call `ask` on another thread until its answer counts as true, and return this answer.
+        """Call `ask` on another thread until it returns an answer that counts as true, and return this answer.
 
-        The next call follows `every_s` seconds after an answer, and at the deadline at the latest. Raises
-        DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes the error's sentence
-        "waited N s for …". Exceptions of `ask` are raised.
+        The next call follows `every_s` seconds after an answer, and at the deadline at the latest. Raises DeadlineError
+        after `timeout_s` seconds, even if `ask` has not returned. `what` completes the error's sentence "waited N s for
+        …". Exceptions of `ask` are raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:
@@ -88,5 +88,8 @@ class CourseWaits:
             yield self._make_condition(None, min(self._clock.monotonic_s() + every_s, deadline))
 
     def _make_condition(self, future: Future[Any] | None, moment_s: float) -> Condition:
-        """Return a condition that is true once `future`, if given, has ended or the monotonic time is `moment_s`."""
+        """Return a condition that is true once `future` has ended, or once the monotonic clock has reached `moment_s`.
+
+        Without a future, only the clock counts.
+        """
         return lambda: (future is not None and future.done()) or self._clock.monotonic_s() >= moment_s

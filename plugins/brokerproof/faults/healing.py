@@ -1,4 +1,4 @@
-"""Healing undoes faults on time or at the end of the load, and waits until the cluster has settled."""
+"""Heals each fault at its time or at the end of the load, and waits until the cluster has settled."""
 
 from __future__ import annotations
 
@@ -66,11 +66,12 @@ class Healing:
         return f"the nodes of {fault.name} to be healthy again: {', '.join(self._injections.targets[fault.name])}"
 
     def undo(self) -> list[Exception]:
-        """Heal the injected faults that are not permanent, in the reverse order of the scenario, and await recovery.
+        """Heal all injected faults that are neither permanent nor recovered, and wait for their recoveries.
 
-        Returns one error for each fault that was not undone. All faults are healed before the wait for recoveries
-        begins, because a node may need nodes of another fault, for example for a majority. After an exception of any
-        type, the other faults are still healed.
+        The faults are healed in the reverse order of the scenario. Faults that help the cluster to recover are left
+        out. Returns one error for each fault that could not be healed or did not recover. The wait for recoveries
+        begins after the last healing, because a node may need nodes of another fault, for example for a majority. After
+        an exception of any type, the other faults are still healed.
         """
         errors: list[Exception] = []
         healing: list[Fault] = []
@@ -99,8 +100,9 @@ class Healing:
     def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
         """Wait until the nodes of the healed faults are healthy, at most about `_HEAL_TIMEOUT_S` seconds.
 
-        Calls `note` for each fault whose nodes are not healthy then. The faults take turns. In its turn, a fault may
-        restart its nodes that ended by themselves, because nodes of another fault may need them.
+        Calls `note` with each fault whose nodes did not become healthy, and with the error. The faults wait in turns.
+        In its turn, a fault may restart those of its nodes that ended by themselves, because nodes of another fault may
+        need them.
         """
         begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
         while waiting:
@@ -119,10 +121,10 @@ class Healing:
                 waiting.remove(fault)
 
     def settle(self) -> list[Exception]:
-        """Check that the network between the regions and the service manager still run, and wait for missing copies.
+        """Check that the service managers and the network between regions still run, and wait until no copy is missing.
 
-        There is no wait if missing copies cannot come back. In the end, the places of the copies are recorded. Returns
-        all errors; the list is empty if there are none.
+        There is no wait if missing copies cannot come back. Finally, the nodes that hold the copies are recorded.
+        Returns all errors; the list is empty if there are none.
         """
         errors: list[Exception] = []
 
@@ -146,7 +148,7 @@ class Healing:
         return errors
 
     def find_disturbance(self) -> list[Exception]:
-        """Return a list with one error if something outside the run, such as a person, may have ended a node.
+        """Return a list with one error if someone or something outside the run may have ended a node.
 
         The list is empty if no node was ended from outside, or if the runtime cannot find that out.
         """

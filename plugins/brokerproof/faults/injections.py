@@ -13,7 +13,7 @@ from brokerproof.run.tables import FaultState
 
 
 class Injections:
-    """Records every state that a fault reaches, and remembers it."""
+    """Records and remembers every state that a fault reaches."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -45,16 +45,19 @@ class Injections:
         return [targets for name, targets in self.targets.items() if name in harm]
 
     def list_kept_down(self, fault: Fault) -> frozenset[str]:
-        """Return the nodes that other faults keep down.
+        """Return the nodes that faults other than `fault` keep down.
 
         A fault whose healing has begun keeps no node down, even if its nodes are not healthy yet. Otherwise, if two
-        faults of one node were healed at about the same time, neither of them would start the node.
+        faults of one node were healed at about the same time, neither healing would start the node.
         """
         others = self.list_targets_in_force(fault.name, *self._reached[FaultState.HEALING])
         return frozenset(name for names in others for name in names)
 
     def make_surroundings(self, fault: Fault) -> Surroundings:
-        """Return everything that the fault's kind needs to act, including the nodes that other faults keep down now."""
+        """Return everything that the kind of a fault needs to act, including the nodes that other faults keep down.
+
+        These nodes are determined at the time of the call, and may change later.
+        """
         stage = self._stage
         return Surroundings(
             provisioning=stage.provisioning,

@@ -54,7 +54,7 @@ class Surroundings:
             list(pool.map(act, names))
 
     def ask_each(self, names: Sequence[str], ask: Callable[[str], Answer]) -> dict[str, Answer]:
-        """Return {target: answer of `ask`}. Targets are asked in parallel, because an answer may take a whole time-out.
+        """Return {target: answer of `ask`}. Targets are asked in parallel, because one answer may take a whole timeout.
 
         If `ask` raises for several targets, the exception of the first one in the order of `names` is raised.
         """
@@ -72,10 +72,10 @@ class Surroundings:
                 raise
 
     def supervise(self, names: Collection[str]) -> None:
-        """Restart those of the nodes that ended by themselves, as an operator would do.
+        """Restart each of the named nodes that ended by itself, as an operator would do.
 
-        Nodes with a service manager and nodes that other faults keep down are left alone. A node may end because it
-        considers its session with its cluster lost (seen 45 s after a cut).
+        Nodes with a service manager and nodes that other faults keep down are left alone. A node may end by itself
+        because it considers its session with its cluster lost (seen 45 s after a cut).
         """
         for name in names:
             if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):

@@ -1,9 +1,9 @@
-"""The kinds of fault that act on the link: on the traffic between the targets and the nodes of other regions.
+"""The kinds of fault that act on the link between regions: on traffic between the targets and nodes of other regions.
 
-If the targets include all nodes of a region, the fault also acts on the region's clients. If the targets include all
-serving nodes of a region, the fault also acts on the connections that these nodes open to serving nodes of other
-regions. For these connections, the serving nodes of a region share one address. So if only some serving nodes are
-targets, the fault does not act on these connections.
+If the targets include all nodes of a region, the fault also acts on the region's clients. If they include all serving
+nodes of a region, it also acts on the connections that these nodes open to serving nodes of other regions. For these
+connections, the serving nodes of a region share one address. So if only some serving nodes are targets, the fault does
+not act on these connections.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _PROBE_S = 0.05
 class Traffic:
     """The traffic that a fault acts on: from the senders to the receivers, and back if `both_ways`.
 
-    Senders and receivers are names of nodes and of places, see `Topology.places`.
+    Senders and receivers are names of nodes, or of places. A place is a group of processes, such as a region's clients,
+    that connects to other regions as one (see `Topology.places`).
     """
 
     senders: list[str]
@@ -47,7 +48,7 @@ class Traffic:
 
 
 class LinkFaultKind(FaultKind):
-    """The base of the kinds of fault that act on the link."""
+    """The base of the kinds of fault that act on the link between regions."""
 
     needs_of_runtime = EmulatesLinks
     # The field of the fault's `link` that this kind requires.
@@ -85,10 +86,11 @@ class LinkFaultKind(FaultKind):
                 raise InputError(f"`{self.name}` does not change it", field=f"link.{field}", remedy="leave it out")
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the cluster lists all affected nodes as alive, and that each reports itself healthy.
+        """Return evidence that the affected nodes are healthy; None until they are.
 
-        None until then. A node's own answer is not enough, because a node may not have noticed that its session with
-        the cluster ended. Affected nodes that ended by themselves are restarted.
+        Each affected node has to report itself healthy, and the cluster has to list it as alive. A node's own answer is
+        not enough, because a node may not have noticed that its session with the cluster ended. Affected nodes that
+        ended by themselves are restarted.
         """
         traffic = select_traffic(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
@@ -103,20 +105,23 @@ class LinkFaultKind(FaultKind):
 
 
 class _LastingLinkFaultKind(LinkFaultKind):
-    """The base of the kinds that put a condition on the link until the fault is healed.
+    """The base of the kinds of fault that change the link, for example by a cut or a delay, until the fault is healed.
 
-    The condition has the fault's name as its id.
+    The change is a condition of the emulated network. The condition has the fault's name as its id.
     """
 
     @abstractmethod
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
-        """Return the condition that the fault puts on the link."""
+        """Return the condition that the fault adds to the emulated network."""
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the condition is in force, with the number of affected connections; else None."""
+        """Return evidence that the fault's condition is in force; None if it is not.
+
+        The evidence contains the number of affected connections.
+        """
         state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
         if condition is None:
@@ -129,7 +134,7 @@ class _LastingLinkFaultKind(LinkFaultKind):
             require_link(around).remove(around.fault.name)
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the nodes are healthy; None while the condition is in force or a node is not healthy."""
+        """Return evidence that the fault's condition has ended and the nodes are healthy; None until then."""
         return None if _is_in_force(around) else super().find_recovery(around, targets)
 
 
@@ -143,7 +148,7 @@ class Partition(_LastingLinkFaultKind):
         return Condition(id=fault.name, **vars(traffic), cut=True)
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that no byte crosses the link and a new connection gets no answer; None until then."""
+        """Return evidence that no byte crosses the link and a new connection gets no answer; None until both hold."""
         condition = super().find_evidence(around, targets)
         if condition is None:
             return None
@@ -156,7 +161,7 @@ class Partition(_LastingLinkFaultKind):
         return json.dumps({**json.loads(condition), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": address})
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that a new connection gets through and the nodes are healthy; None until then."""
+        """Return evidence that the link accepts a new connection and the nodes are healthy; None until then."""
         address, let_in = _try_connection(require_link(around), select_traffic(around, targets))
         health = super().find_recovery(around, targets) if let_in else None
         return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
@@ -222,10 +227,10 @@ def require_link(around: Surroundings) -> LinkClient:
 
 
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
-    """Return the traffic that the fault acts on, in the direction that it has.
+    """Return the traffic that the fault acts on: both directions, or the one that its `link.direction` selects.
 
-    One side is the targets and the places that consist of targets. The other side is all nodes and places of the
-    regions that the fault names, or of all regions if the fault names none.
+    One side is the targets and the places that belong to them. The other side is all nodes and places of the regions
+    that the fault names, or of all regions if the fault names none.
     """
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
@@ -240,7 +245,7 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 
 
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """Return the targets and their places, see `Topology.places`.
+    """Return the targets and the places that the fault acts on together with them (see `Topology.places`).
 
     If all serving nodes of a region are targets, the place of these nodes is added. If all nodes of a region are
     targets, the place of the region's clients is added too.
@@ -257,7 +262,7 @@ def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]
 
 
 def _try_connection(link: LinkClient, traffic: Traffic) -> tuple[str, bool]:
-    """Try a new connection on the first route of the traffic. Returns (address, whether the link accepted it)."""
+    """Try a connection on the first route of the traffic. Returns (address, whether the link accepted it)."""
     route = next(
         route
         for route in link.routes()

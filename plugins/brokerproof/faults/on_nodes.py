@@ -124,7 +124,7 @@ class Pause(FaultKind):
 class Unload(FaultKind):
     """Takes the topic from its owner. The cluster then chooses an owner again, which may be the same node.
 
-    Operators do this to move a topic back.
+    Operators do this to move a topic back to its region, because it does not return by itself.
     """
 
     name, done = "unload", "relieved of the topic"
@@ -141,7 +141,10 @@ class Unload(FaultKind):
             )
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Take the topic from its owner. Raises AdminError if the system does not confirm that the owner closed it."""
+        """Take the topic from its owner.
+
+        Raises AdminError if the messaging system does not confirm that the owner closed the topic.
+        """
         require(around.administration, ReassignsTopics).reassign()
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:

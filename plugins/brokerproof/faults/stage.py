@@ -1,4 +1,4 @@
-"""What the modules of a timeline share: the run, access to its nodes and network, a clock, and the problems so far."""
+"""What the modules of the fault timeline share: run, nodes, network between regions, clock, and the problems so far."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from brokerproof.systems.registry import find_system
 
 @dataclass(kw_only=True)
 class Stage:
-    """The run, and what is needed to act on it. `link` is None if the topology has no links.
+    """The run, and what is needed to act on it.
 
-    `problems` are sentences for the record `FaultsUndone`. `show` writes the live status.
+    `link` is the network between the run's regions; None if the topology has no links. `problems` are sentences for the
+    record `FaultsUndone`. `show` writes the live status.
     """
 
     run: Run

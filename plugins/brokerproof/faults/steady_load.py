@@ -44,11 +44,11 @@ class SteadyLoad:
         self._samples, self._waits = 0, 0
 
     def add(self, count: int, now_s: float, utilization: float, *, pending: int) -> float | None:
-        """Add a sample. Returns the rate since the last sample, in messages a second.
+        """Add a sample. Returns the rate since the previous sample, in messages a second.
 
         `count` is the topic's counter of messages. The result is None for the first sample, and if `count` is smaller
-        than before. `utilization` is that of the processors, in percent. `pending` is the largest number of pending
-        messages of a producer.
+        than in the previous sample. `utilization` is the utilization of this machine's processors, in percent.
+        `pending` is the number of pending messages of the producer that has most of them.
         """
         self._now_s = now_s
         last, self._last = self._last, (now_s, count)
@@ -131,7 +131,7 @@ def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) ->
 def require_load(run: Run, when: str) -> None:
     """Raises RunError if the load has failed or ended, because faults would then meet no new messages.
 
-    `when` completes the error's sentence "the load ended …".
+    `when` completes the error's sentence "the load ended …" or "the load failed …".
     """
     if (failed := read_record(run, StepProblem, "load")) is not None:
         raise RunError(f"the load failed {when}: {failed.problem}")

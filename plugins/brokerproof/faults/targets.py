@@ -77,8 +77,9 @@ class TargetFinder:
     def find(self, fault: Fault) -> Course[list[str]]:
         """Return the targets of a fault that is due.
 
-        If no node answers within `_PATIENCE_S` seconds, the targets known last are returned, and a `FaultTargets`
-        record and a problem mention this. Raises DeadlineError if no targets are known after `_TIMEOUT_S` seconds.
+        If no node names the targets within `_PATIENCE_S` seconds, the targets of the last answer are returned. The
+        record `FaultTargets` and the timeline's problems then mention this. Raises DeadlineError if no targets are
+        known after `_TIMEOUT_S` seconds.
         """
         stage = self._stage
         if fault.targets.now is None:
@@ -110,7 +111,7 @@ class TargetFinder:
         return targets
 
     def _ask(self, fault: Fault) -> str | None:
-        """Remember the present targets of a fault. Returns None, or the reason why no targets were found."""
+        """Find and remember the present targets of a fault. Returns None, or the reason why no targets were found."""
         try:
             targets = resolve_targets(fault.targets, self._stage.topology, self._stage.observation)
         except (AdminError, RunError) as error:
@@ -122,7 +123,7 @@ class TargetFinder:
 def read_doubts_about_targets(run: Run) -> dict[str, str]:
     """Return {fault: sentence} for faults whose targets were known only from an earlier answer.
 
-    If such a fault's record cannot be read, the sentence gives that reason.
+    If the record of a fault's targets cannot be read, the sentence says why.
     """
     doubts: dict[str, str] = {}
     for name in record_keys(run, FaultTargets):

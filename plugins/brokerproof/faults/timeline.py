@@ -58,9 +58,10 @@ class Timeline:
         pool: Executor | None = None,
         measure_utilization: Callable[[], float] = psutil.cpu_percent,
     ) -> None:
-        """`link` is None if the topology has no links. `pool` runs slow work. `show` writes the live status.
+        """`link` is the network between regions; None if the topology has no links. `pool` runs slow work on threads.
 
-        `measure_utilization` returns the utilization of this machine's processors since the last call, in percent.
+        `show` writes the live status. `measure_utilization` returns the utilization of this machine's processors since
+        the last call, in percent.
         """
         self._faults = run.scenario.faults
         # A fault needs at most two threads: one for its own work, and one for the copies before it.
@@ -86,11 +87,11 @@ class Timeline:
         """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
         Once the load is steady, state/phase_times.json is written, from which the load reads when to end. If an error
-        occurs before the undo, state/early_end.json makes load and consumers end.
+        occurs while faults are injected and healed, or before, state/early_end.json makes load and consumers end.
 
-        In every case, the faults that are not permanent are healed, and state/faults_undone.json lists all problems.
-        Then the first error is raised. But if a fault is not undone for a known reason (BrokerproofError), or if the
-        cluster does not settle in time, this is only listed as a problem.
+        In every case, all faults that are not permanent are healed at the end, and state/faults_undone.json lists all
+        problems. Then the first error is raised. Two errors are only listed as problems: a BrokerproofError of this
+        last healing, and a DeadlineError or AdminError while the cluster settles.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:
@@ -121,7 +122,7 @@ class Timeline:
     def _end_early(self, error: BaseException) -> None:
         """Make load and consumers end because of `error`, and wait for the injections and healings that are under way.
 
-        Otherwise the undo could end before an injection does.
+        Without this wait, an injection could still be under way after all faults are healed.
         """
         stage = self._stage
         stage.problems.append(f"{type(error).__name__}: {error}")
@@ -158,7 +159,7 @@ class Timeline:
         return self._times.impact_at + int(at_s * 1e6)
 
     def _run(self, fault: Fault) -> Course[None]:
-        """Record the copies before a fault, inject the fault on time, and heal it if it has a time of healing."""
+        """Record where the copies are before a fault, inject the fault on time, and heal it if it has a heal time."""
         waits = self._stage.waits
         yield from self._targets.remember(fault)
         yield from waits.wait_until(self._find_lead(fault))
@@ -182,9 +183,10 @@ class Timeline:
                 log.warning("%s", error)
 
     def _find_lead(self, fault: Fault) -> int:
-        """Return when (µs) to ask where the copies are before a fault, normally `LEAD_S` seconds before it.
+        """Return the time (µs since the epoch) at which to ask where the copies are before a fault.
 
-        If other faults are injected or healed in these seconds, the time is `_ACT_S` seconds after the last of them.
+        Normally this is `LEAD_S` seconds before the fault. If other faults are injected or healed in these seconds, it
+        is `_ACT_S` seconds after the last of these events. It is never after the fault's own time.
         """
         others = [one for one in self._faults if one is not fault]
         events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
@@ -218,7 +220,7 @@ class Timeline:
 
 
 def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: When) -> Course[None]:
-    """Wait until the earlier fault in the condition `when` has taken effect, and then until the condition is true.
+    """Wait until the earlier fault that `when` names has taken effect, and then until the condition in `when` is true.
 
     Raises DeadlineError if the two waits together take longer than `when.within_s` seconds.
     """
@@ -246,7 +248,7 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
 def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> Callable[[], bool]:
     """Return a function that tests whether none of the nodes has been healthy in the last `for_s` seconds.
 
-    These seconds begin at this call at the earliest.
+    The time before the function was made does not count.
     """
     specs = [stage.specs[name] for name in nodes]
     since = stage.clock.monotonic_s()
@@ -262,10 +264,10 @@ def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> C
 
 
 def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
-    """Return whether no segment is held by a dead node of `nodes`, and no segment lacks a copy.
+    """Return whether no segment lacks a copy, and the cluster lists no dead node of `nodes` as a holder of a copy.
 
-    Both are checked, because a system may notice a node's death only when the node's session ends, 30 s later. If the
-    cluster does not answer, the result is False.
+    Both are checked, because a system may notice a node's death only when the node's session ends, 30 s later. Until
+    then, a copy on this node does not count as missing. If the cluster does not answer, the result is False.
     """
     observation = stage.observation
     dead = {name for name in nodes if not stage.runtime.is_alive(name)}

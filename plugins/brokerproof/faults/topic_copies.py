@@ -23,14 +23,14 @@ LEAD_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class Copies:
-    """The copies of every segment of the topic, observed at the time `at` (µs) or later."""
+    """The copies of every segment of the topic. The cluster was asked at the time `at` (µs) and answered after it."""
 
     segments: Sequence[SegmentCopies]
     at: int
 
 
 class CopiesRecorder:
-    """Asks where the copies are, with one question for all faults of the same `at_s`, and records the answers."""
+    """Asks where the copies are, once for all faults that are due at the same time, and records the answers."""
 
     def __init__(self, stage: Stage, injections: Injections) -> None:
         self._stage, self._injections = stage, injections
@@ -40,7 +40,7 @@ class CopiesRecorder:
     def begin(self, fault: Fault) -> Future[Copies]:
         """Ask where the copies are before a fault, and return the answer as a future.
 
-        Faults with the same `at_s` share one question.
+        Faults that are due at the same time (`at_s`) share one question.
         """
         if fault.at_s not in self._asked:
             self._asked[fault.at_s] = self.ask()
@@ -51,16 +51,16 @@ class CopiesRecorder:
         return self._stage.waits.begin(lambda: self._find(without=silent))
 
     def await_answer(self, copies: Future[Copies]) -> Course[None]:
-        """Wait for the answer `copies`, for at most `LEAD_S` seconds."""
+        """Wait until the future `copies` has ended, for at most `LEAD_S` seconds."""
         clock = self._stage.clock
         late_at = clock.now_us() + int(LEAD_S * 1e6)
         yield lambda: copies.done() or clock.now_us() >= late_at
 
     def keep(self, fault: Fault, copies: Future[Copies]) -> None:
-        """Record where the copies were before a fault.
+        """Record where the copies were before a fault, which is the answer in the future `copies`.
 
-        If there is no answer yet, or if no node answered, a problem mentions this. A later answer is not recorded,
-        because it may show the effect of the fault.
+        If the future has not ended, or if no node answered, a problem mentions this. An answer that comes later is not
+        recorded, because it may show the effect of the fault.
         """
         if not copies.done():
             problem = f"where the copies were before {fault.name} was not known in time and is not recorded"
@@ -72,7 +72,7 @@ class CopiesRecorder:
             self._stage.problems.append(f"where the copies were before {fault.name} is unknown: {error}")
 
     def record_end(self) -> None:
-        """Record where the copies are in the end. Raises AdminError if no node answers."""
+        """Record where the copies are at the end of the timeline. Raises AdminError if no node answers."""
         self._record("end", self._find())
 
     def _list_silent_clusters(self) -> list[str]:

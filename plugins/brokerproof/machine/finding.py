@@ -1,4 +1,4 @@
-"""The result of one check of `doctor`."""
+"""The result of one check of the command `doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A requirement of runs, what was found, and whether this machine meets it. `remedy` says how to meet it."""
+    """A requirement of runs, and whether this machine meets it.
+
+    `found` is what the machine has, and `remedy` says how to meet the requirement.
+    """
 
     name: str
     ok: bool

@@ -61,9 +61,9 @@ def locate_cache() -> Path:
 def find_spark_java_home() -> Path:
     """Return a Java home for Spark. Its `java` is a wrapper, which starts the nodes' Java with other options.
 
-    The wrapper names every jar of the class path. It drops the option that requests `_VECTOR_MODULE` if this Java lacks
-    the module. The module cannot be added from another build, because java.base contains the hash of the module's copy
-    from its own build.
+    In the class path, the wrapper replaces wildcards by the jars. If this Java lacks the module `_VECTOR_MODULE`, the
+    wrapper drops the option that requests it. The module of another build of Java cannot be added, because java.base
+    accepts only the module of its own build, by its hash.
     """
     home_of_nodes = find_java_home()
     has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ CANNOT_START = 3
 
 @dataclass(frozen=True)
 class Mark:
-    """The owner of a process: the directory of a run or service, and the process's name in it."""
+    """The owner of a process, which is the directory of a run or service, and the process's name within this owner."""
 
     directory: Path
     name: str
@@ -60,8 +60,8 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, write its record, and append its output to the file `log`.
 
-    The process gets `environment`, with `mark` as its only mark, and inherits the `descriptors`. The record also
-    contains the `facts`.
+    The process gets `environment`, with `mark` as its only mark, and inherits the file descriptors `descriptors`. The
+    record also contains the `facts`.
     """
     unmarked = {name: value for name, value in environment.items() if name not in (MARK, SERVICE_MARK)}
     for file in (record, log):
@@ -85,7 +85,7 @@ def start_process(
 def start_and_await(
     name: str, command: Sequence[str], is_ready: Callable[[], bool], *, mark: Mark, record: Path, log: Path
 ) -> None:
-    """Start a process with this process's environment, and wait until it is ready. Raises errors like `await_start`.
+    """Start a process with this process's environment, and wait until it is ready. Raises the errors of `await_start`.
 
     A process that is not ready in time is killed.
     """
@@ -103,8 +103,8 @@ def await_start(
 ) -> None:
     """Wait until a process that was just started is ready.
 
-    `find_status` returns the exit status, and None while the process runs. Raises NodeError with the end of the log if
-    the process ends or is not ready in time, and MachineError if its exit status is `CANNOT_START`.
+    `find_status` returns the process's exit status, and None while it runs. Raises MachineError if the exit status is
+    `CANNOT_START`. If the process ends otherwise or is not ready in time, raises NodeError with the end of the log.
     """
     is_over = lambda: is_ready() or find_status() is not None  # noqa: E731
     try:
@@ -123,7 +123,7 @@ def read_last_lines(log: Path, lines: int = 15) -> str:
 
 
 def describe_log(end: str) -> str:
-    """Return the end of a log as a part of a sentence."""
+    """Return a clause for an error's sentence, such as "its log ends with …", from the end of a log."""
     return f"its log ends with\n{end}" if end else "its log is empty"
 
 
@@ -137,9 +137,10 @@ def find_recorded_process(record: Path) -> psutil.Process | None:
 
 
 def read_start(pid: int) -> float:
-    """Return when a process started, in seconds since the machine's boot. Raises psutil.NoSuchProcess if it is gone.
+    """Return the time at which a process started, in seconds since the machine's boot.
 
     Unlike the time of day, this number stays the same if the clock is set or a virtual machine corrects its time.
+    Raises psutil.NoSuchProcess if the process is gone.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
@@ -152,8 +153,8 @@ def read_start(pid: int) -> float:
 def find_process(pid: int, created: float) -> psutil.Process | None:
     """Return the process with this pid and this start time, as `read_start` returns it; None if the process has ended.
 
-    The kernel reuses pids, so only both together identify a process. If the process was a child of this one and has
-    ended, it is reaped.
+    The kernel reuses pids, so only both together identify a process. A child of the calling process that has ended is
+    reaped.
     """
     try:
         process = psutil.Process(pid)
@@ -171,7 +172,7 @@ def find_process(pid: int, created: float) -> psutil.Process | None:
 def find_marked_processes(below: Path | None = None, *, variable: str = MARK) -> Iterator[psutil.Process]:
     """Yield the marked processes that this user may inspect, except the calling process.
 
-    If `below` is given, the marks must name this directory or one below it.
+    If `below` is given, only processes whose marks name this directory or one below it are yielded.
     """
     for process in psutil.process_iter():
         mark = read_mark(process, variable=variable)
@@ -195,9 +196,10 @@ def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
 def read_environment(process: psutil.Process) -> dict[str, str]:
     """Return a process's environment.
 
-    While a process begins to execute a program, the kernel shows neither arguments nor environment, and the starter may
-    look already. So if both are empty, they are read again for up to `_BEGIN_TIMEOUT_S` seconds. Threads of the kernel
-    also have neither, but no program. Raises psutil.Error if the process has ended or may not be inspected.
+    The kernel shows neither arguments nor environment of a process that is just beginning to execute its program. So if
+    both are empty, they are read again for up to `_BEGIN_TIMEOUT_S` seconds. Kernel threads also have neither, but they
+    have no program either, so they are read only once. Raises psutil.Error if the process has ended or may not be
+    inspected.
     """
     deadline = time.monotonic() + _BEGIN_TIMEOUT_S
     began = False
@@ -209,7 +211,7 @@ def read_environment(process: psutil.Process) -> dict[str, str]:
 
 
 def end_processes(processes: Iterable[psutil.Process]) -> list[str]:
-    """Kill those of the processes that have a mark, and wait until they are gone. Returns the names in their marks.
+    """Kill those of the processes that have a mark, wait until they are gone, and return the names in their marks.
 
     Raises MachineError if a process is not gone after `_END_TIMEOUT_S` seconds.
     """

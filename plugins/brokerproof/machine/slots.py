@@ -2,8 +2,8 @@
 
 A process holds a slot by a lock on a file. It passes the locked file to the run's monitor, which lives until the run
 ends. The kernel frees the lock when the last process with the open file ends, for any reason. A record next to the lock
-file names the run. If a slot has a record but is not held, the run in the record died. The processes and containers of
-this run must be ended before the slot is used again.
+file names the run. If a slot has a record but is not held, the run that the record names has died. The processes and
+containers of this run must be ended before the slot is used again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def count_slots() -> int:
 def directory() -> Path:
     """Return the directory of this user's slots. All checkouts share it, because they share the machine's addresses.
 
-    Raises MachineError if the directory above it belongs to another user.
+    Raises MachineError if the parent of this directory belongs to another user.
     """
     path = from_environment().leases
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,11 +60,11 @@ class Slot:
         return _read_run(self._record)
 
     def assign(self, run_directory: str) -> None:
-        """Record that the slot belongs to a run. The caller has already ended everything of the previous run."""
+        """Record that the slot belongs to a run. The caller must have ended all processes of the slot's last run."""
         write_whole(self._record, json.dumps({"run": run_directory}))
 
     def clear(self) -> None:
-        """Remove the record, because everything of the run has ended."""
+        """Remove the record of the run that had the slot, because all processes of this run have ended."""
         self._record.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Slot:
 
 
 def take(*, timeout_s: float, excluded: Collection[int] = ()) -> Slot:
-    """Wait for a free slot, except those whose numbers are in `excluded`, and take it.
+    """Wait until a slot whose number is not in `excluded` is free, and take it.
 
     Raises MachineError if no slot becomes free within `timeout_s` seconds.
     """
@@ -126,12 +126,12 @@ def list_assigned_runs() -> list[str]:
 
 
 def list_held_runs() -> list[str]:
-    """Return the directories of the runs whose slots a process holds."""
+    """Return the directories of the runs whose slots are held by a process."""
     return [run for number, run in _read_records().items() if _is_held(number)]
 
 
 def are_all_held() -> bool:
-    """Return whether every slot is held, by a run that goes on or by a run that begins now."""
+    """Return whether every slot is held, by a run that goes on or by a process that is about to begin a run."""
     return all(_is_held(number) for number in range(count_slots()))
 
 

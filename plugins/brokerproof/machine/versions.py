@@ -19,7 +19,7 @@ _PACKAGES = {
 
 @cache
 def read_installed_versions() -> Mapping[str, str | None]:
-    """Return {name: version} of the software that runs use, without messaging systems. A missing package has None.
+    """Return {name: version} of the software that a run uses, except messaging systems. A missing package has None.
 
     The version of `brokerproof` is its git commit if it runs from a checkout. A process reads the versions once,
     because the code that it has loaded does not change with the files.
@@ -40,7 +40,10 @@ def read_package_version(name: str) -> str | None:
 
 
 def _read_commit(directory: Path) -> str | None:
-    """Return the checkout's commit, which ends with `-dirty` if files differ from it; None without a checkout."""
+    """Return the commit of the checkout that contains this package; None if the package is not part of a checkout.
+
+    The commit ends with `-dirty` if files of the checkout differ from it.
+    """
     # The package may be installed inside another project's checkout. Its files are not in that repository then.
     if _run_git(directory, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None

@@ -4,7 +4,8 @@
 not know a messaging system, a role of a node or a kind of fault.
 
 Here a *viewer* is a node or client that connects to a *target*, a node of another region. The viewer's hosts file maps
-the target's name to an address of the link process, which passes everything on. It differs from a wire as follows:
+the target's name to an address of the link process, which passes everything on. The emulated network differs from a
+wire as follows:
 
 - Delay, jitter: a chunk is written when it is due, never earlier. Chunks keep their order, so the delay of a dense
   stream tends to delay + jitter.
@@ -12,16 +13,17 @@ the target's name to an address of the link process, which passes everything on.
   and no packet losses.
 - Connection set-up: `connect` returns at once, and the first bytes of both sides wait until they would arrive on a
   wire. That is after 1.5 round trips for the viewer's bytes, and after 2 for the target's. The set-up has no jitter.
-- A dead target: `connect` succeeds, and the connection is reset one round trip later. On a wire, `connect` fails then.
-- Bytes during a cut: they are not read, so a sender stalls once its own buffer and about 400 KiB here are full. Bytes
-  that would have arrived during the cut depart again as soon as it is healed. TCP would wait for its next
-  retransmission, which may take the duration of the cut once more.
+- A dead target: `connect` succeeds, and the connection is reset one round trip later. On a wire, `connect` would fail
+  at that time.
+- Bytes during a cut: the link process does not read them, so a sender stalls once its own buffer and about 400 KiB in
+  the link process are full. Bytes that would have arrived during the cut depart again as soon as the cut is healed.
+  TCP would wait for its next retransmission, which may take the duration of the cut once more.
 - FIN and RST travel after the bytes, and are delayed and held like bytes. So the death of a peer becomes known across
   a cut only after healing.
 - New connections during a cut: their SYNs are dropped, so `connect` hangs. As on a wire, it succeeds with the first
   SYN that is repeated after healing. A connection whose SYN was under way at the cut goes on after healing.
-- A cut in one direction: the other direction goes on. On a wire it would stall after one window, because no ACK comes
-  back.
+- A cut in one direction: the other direction goes on. On a wire, the other direction would stall after one window,
+  because no ACK comes back.
 - The link process acknowledges the sender's bytes, so retransmission and keepalive never time out, even during a long
   cut.
 """

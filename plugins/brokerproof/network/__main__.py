@@ -1,8 +1,8 @@
 """The link process: `python -m brokerproof.network DIRECTORY`, where DIRECTORY contains link.json.
 
-In a container, DIRECTORY also contains control.json with the address for requests. The process then first adds the
-addresses that it listens on to its network interfaces, because an engine assigns only one per network. For this, it
-needs the capability NET_ADMIN and the program `ip` of iproute2.
+In a container, DIRECTORY also contains control.json, with the address at which the process listens for requests. There,
+the process first adds the addresses of all routes to its network interfaces, because a container engine assigns only
+one address per network. For this, it needs the capability NET_ADMIN and the program `ip` of iproute2.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ def main(directory: Path) -> int:
 
 
 def _find_control(directory: Path, plan: Plan) -> PathOfControl | AddressOfControl:
-    """Return where to listen for requests. In a container, first add the addresses of all routes to the interfaces.
+    """Return the path or address at which to listen for requests.
 
-    Raises MachineError if an address cannot be added, or if the control socket has no usable path.
+    In a container, first add the addresses of all routes to the network interfaces. Raises MachineError if an address
+    cannot be added, or if the control socket has no usable path.
     """
     file = directory / CONTROL_FILE
     if not file.exists():

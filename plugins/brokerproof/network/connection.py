@@ -1,4 +1,7 @@
-"""One connection from a node or client (the viewer) to a node of another region (the target), passed on by the link."""
+"""One connection between regions, which the link process passes on.
+
+A node or client (the viewer) opens the connection to a node of another region (the target).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ _REDIAL_EVERY_S = 0.02
 
 
 class Connection:
-    """Passes bytes between the node or client that connects (the viewer) and the node it connects to (the target).
+    """Passes bytes in both directions between the node or client that connects and the node of another region.
 
-    The socket to the target is opened when the emulated SYN arrives there.
+    The node or client that connects is called the viewer, and the other node the target. The socket to the target is
+    opened when the emulated SYN arrives there.
     """
 
     def __init__(
@@ -58,7 +62,7 @@ class Connection:
 
     @property
     def pipes(self) -> tuple[Pipe, Pipe]:
-        """The pipe from the viewer to the target, and the pipe back."""
+        """The pipe from the viewer (the side that connects) to the target, and the pipe from target to viewer."""
         return self._there, self._back
 
     def start(self) -> None:
@@ -74,7 +78,7 @@ class Connection:
         self._back.reshape(was_cut=back_was_cut)
 
     def reset(self) -> None:
-        """Close both sockets with a RST, now."""
+        """Close both sockets with a RST at once, without the delay of the route."""
         self._close(reset=True)
 
     def _is_cut(self) -> bool:

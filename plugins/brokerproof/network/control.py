@@ -22,7 +22,7 @@ _LONGEST_REQUEST = 1_048_576
 
 
 class Request(BaseModel):
-    """One line of JSON: the request's name and the secret. All other fields are the content of the request."""
+    """One line of JSON: the name of the request and the secret. All other fields are the content of the request."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -39,13 +39,13 @@ class Selection(FrozenModel):
 
 
 class ResetRequest(Selection):
-    """Selects the connections to reset. `State.effects` lists the effect under `id`."""
+    """Selects the connections to reset. Afterwards, `State.effects` lists the effect of the reset under this `id`."""
 
     id: str = Field(min_length=1)
 
 
 class RemovalRequest(FrozenModel):
-    """Names the condition to remove."""
+    """Names, by its id, the condition to remove from the emulated network."""
 
     id: str
 

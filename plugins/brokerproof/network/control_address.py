@@ -1,7 +1,8 @@
 """The location of a link process's control socket: a path on this machine, or an address with a secret.
 
-A link process on this machine has a unix socket, which only its user may open. A link process in a container has an
-address that other programs can reach too. So every request must contain the secret that the run shares with it.
+A link process on this machine has a unix socket, which only the user who started it may open. A link process in a
+container has an address that other programs can reach too. So every request to this address must contain a secret,
+which the run and the process share.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Regions = tuple[str, str]
 
 
 class Effect(FrozenModel):
-    """The evidence that a request took effect: when (µs), and on how many connections and listeners."""
+    """The evidence that a request took effect: the time (µs), and the number of affected connections and listeners."""
 
     at: int
     connections: int
@@ -40,8 +40,8 @@ class State(FrozenModel):
 class PairMetrics(FrozenModel):
     """Traffic from one region to another.
 
-    `bytes`, `opened` and `refused` count since the start. `held_bytes` and `open` are current. `added` is about the
-    chunks that arrived since the last request for metrics.
+    `bytes`, `opened` and `refused` count since the start of the link process. `held_bytes` and `open` are current.
+    `added` is the delay, beyond the configured one, of the chunks that arrived since the previous request for metrics.
     """
 
     sender: str
@@ -127,8 +127,8 @@ class EmulatedNetwork:
     def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
         """Close every connection between one of the senders and one of the receivers with a RST.
 
-        Both ends get the RST at once, without delay and even across a cut. Raises InputError if no route lies between
-        them, or if a condition in force has this id.
+        Both ends of a connection get the RST at once, without delay and even across a cut. Raises InputError if no
+        route lies between the senders and the receivers, or if `id` is the id of a condition in force.
         """
         if id in self._conditions:
             raise InputError(f"condition `{id}` is in force", remedy="choose another id")
@@ -140,9 +140,10 @@ class EmulatedNetwork:
         return self._effects[id]
 
     def count_bytes(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
-        """Return the number of bytes that reached the receivers from the senders since the start.
+        """Return the number of bytes that reached the receivers from the senders since the link process was started.
 
-        With `both_ways`, bytes in the opposite direction count too. Raises InputError if no route lies between them.
+        With `both_ways`, bytes in the opposite direction count too. Raises InputError if no route lies between the
+        senders and the receivers.
         """
         self._find_listeners(senders, receivers, both_ways)
         return sum(
@@ -162,7 +163,7 @@ class EmulatedNetwork:
         )
 
     def metrics(self) -> Metrics:
-        """Return the measurements, some of them since the last call, and begin a new interval."""
+        """Return the measurements. Some of them cover only the interval since the last call. A new interval begins."""
         open_connections = dict.fromkeys(self._meters, 0)
         held = dict.fromkeys(self._meters, 0)
         for listener in self._listeners:
@@ -197,7 +198,7 @@ class EmulatedNetwork:
         return direction
 
     def _apply(self) -> None:
-        """Compute the cut, delay, jitter and limiters of every direction, and pass changes on to the listeners."""
+        """Compute cut, delay, jitter and limiters of both directions of each route, and pass changes to listeners."""
         was_cut: dict[RouteDirection, bool] = {}
         for direction in self._directions:
             conditions = [

@@ -39,7 +39,7 @@ class LinkClient:
     """The network between a run's regions, which faults act on. Each method sends a request to the link process.
 
     A method raises InputError if its request is invalid, and NodeError if the link process does not answer. A runtime
-    that emulates links in another way has a network with the same methods.
+    that emulates links in another way offers an object with the same methods.
     """
 
     def __init__(self, nodes: Path) -> None:
@@ -67,21 +67,30 @@ class LinkClient:
         return parse(State, self._ask("state"), file="answer of the link process")
 
     def metrics(self) -> Metrics:
-        """Return the measurements, some of them since the last call by any process, and begin a new interval."""
+        """Return the measurements. Some of them cover only the interval since the last call by any process.
+
+        A new interval begins.
+        """
         return parse(Metrics, self._ask("metrics"), file="answer of the link process")
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force. Returns when, and on how many connections and listeners it acts."""
+        """Put a condition in force.
+
+        Returns the time from which it acts, and the number of connections and listeners that it affects.
+        """
         return self._effect("condition add", condition.model_dump())
 
     def remove(self, condition_id: str) -> Effect:
-        """End a condition. Returns when, and on how many connections and listeners it acted."""
+        """End a condition.
+
+        Returns the time until which it acted, and the number of connections and listeners that it affected.
+        """
         return self._effect("condition remove", {"id": condition_id})
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
         """Reset every connection between one of the senders and one of the receivers.
 
-        From then on, `state()` lists the effect under `name`.
+        From then on, `state()` lists the effect of this reset under `name`.
         """
         content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return self._effect("reset", content)
@@ -118,7 +127,7 @@ class LinkClient:
 
 
 def has_link_process(nodes: Path) -> bool:
-    """Return whether a link process was started for the nodes in this directory."""
+    """Return whether a link process was started for the nodes in the directory `nodes`."""
     return (nodes / NAME / READY_FILE).exists()
 
 
@@ -164,7 +173,7 @@ def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
 def sample_links(network: LinkClient) -> list[Sample]:
     """Return samples of the traffic between regions, of the delay added by the link process, and of its CPU time.
 
-    `added_…_ms` is the delay beyond the configured one. These metrics are left out if no chunk was timed since the
+    The metrics `added_…_ms` are the delay beyond the configured one. They are left out if no chunk was timed since the
     last call. Each call begins a new interval of measurement, so only one process may call this function.
     """
     metrics = network.metrics()

@@ -27,11 +27,12 @@ _TRY_AGAIN_S = 0.1
 
 
 class Listener:
-    """Accepts connections from one node or client. While the route is cut, their SYNs are dropped, as on a dead wire.
+    """Accepts connections from one node or client. While the route is cut, every SYN is dropped, as on a dead wire.
 
-    A socket filter drops them, which needs no privilege. Measured: the filter lets no connection in, while a backlog of
-    0 would still let one in (Linux counts to one more than the backlog). The connecting kernel repeats a dropped SYN
-    1, 2, 3, 4, 5, 7, 11 s … after the first SYN. The first SYN after the filter is removed connects.
+    A socket filter drops the SYNs, which needs no privilege. Measured: the filter lets no connection in, while a
+    backlog of 0 would still let one in (Linux counts to one more than the backlog). The connecting kernel repeats a
+    dropped SYN 1, 2, 3, 4, 5, 7, 11 s … after the first SYN. The connection succeeds with the first SYN after the
+    filter is removed.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ _SAMPLE_EVERY = 8
 
 
 class Ending(Enum):
-    """How a sender ends its direction of a connection. An ending travels after all bytes."""
+    """How a sender ends its direction of a connection: by FIN or by RST. A pipe passes it on after all bytes."""
 
     FIN = "fin"
     RST = "rst"
@@ -38,7 +38,7 @@ Item = bytes | memoryview | Ending
 
 
 class End:
-    """One of the two sockets of a connection."""
+    """A socket of the link process, to one of the two peers of a connection."""
 
     def __init__(self, sock: socket.socket, poller: Poller, *, incoming: Pipe, outgoing: Pipe) -> None:
         self.sock, self.incoming, self.outgoing = sock, incoming, outgoing
@@ -56,7 +56,7 @@ class End:
             self._poller.watch(self._fd, mask, self.handle)
 
     def handle(self, events: int) -> None:
-        """Read and write as epoll allows. An error or hang-up shows at the next read or write."""
+        """Read or write, because epoll reported `events`. The read or write itself finds an error or a hang-up."""
         if self._mask & IN and events & ~OUT:
             self.incoming.read()
         if self._mask & OUT and events & ~IN:
@@ -75,11 +75,11 @@ class End:
 
 
 class Pipe:
-    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the direction.
+    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of a direction of a route.
 
     An item is a chunk of bytes, or the ending of the source. It first waits for a rate limiter if the direction has one
-    (`take_turn`), and then until it is due. `on_end` is called with the ending once it has reached the sink, or with
-    RST if the sink is gone.
+    (`take_turn`), and then until it is due. When the ending was passed to the sink, the callback `on_end` gets the
+    ending. If the sink is gone, `on_end` gets RST instead.
     """
 
     source: End
@@ -116,12 +116,12 @@ class Pipe:
         self._chunks = 0
 
     def open(self, at: float) -> None:
-        """Begin to read. The first bytes depart at the monotonic time `at`, or later."""
+        """Begin to read the source. The delay of the first bytes begins at the monotonic time `at`, or later."""
         self._open, self._opens_at = True, at
         self._update_reading()
 
     def read(self) -> None:
-        """Read the source's next bytes, and write them at once or put them on their way."""
+        """Read the source's next bytes, and write them to the sink at once or queue them until they are due."""
         direction = self.direction
         try:
             size = self.source.sock.recv_into(
@@ -158,7 +158,7 @@ class Pipe:
         self._enter(ending, 0)
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Send the next item, at most `most` bytes. Returns whether more items wait for the rate limiter."""
+        """Let the next item, or its first `most` bytes, pass the rate limiter. Returns whether more wait there."""
         segment, size = self._take(most)
         # A pipe waits only for its slowest limiter. It also occupies the faster ones, so that all senders at
         # a faster limiter together do not exceed its bandwidth.
@@ -168,7 +168,7 @@ class Pipe:
         return bool(self._entering)
 
     def _take(self, most: int) -> tuple[Item, int]:
-        """Remove and return the next item, of at most `most` bytes, and its size."""
+        """Remove and return (next item, its size in bytes). Of a larger item, only the first `most` bytes are taken."""
         item = self._entering[0]
         if isinstance(item, Ending):
             self._entering.popleft()
@@ -184,7 +184,7 @@ class Pipe:
         return item, size
 
     def _depart(self, item: Item, at: float) -> None:
-        """Let an item depart at the monotonic time `at`; it is due after the direction's delay."""
+        """Begin an item's delay at the monotonic time `at`. The item is due when the direction's delay has passed."""
         if self._opens_at:
             at = max(at, self._opens_at)
         self._last_due = due = max(at + self.direction.next_delay_s(), self._last_due)
@@ -216,7 +216,7 @@ class Pipe:
         self._update_reading()
 
     def held_bytes(self) -> int:
-        """Return the number of bytes held here. During a cut, bytes that are unread in the kernel count too."""
+        """Return the number of bytes that this pipe holds. During a cut, bytes unread in the kernel count too."""
         unread = self.source.unread_bytes() if self._open and self.direction.cut and not self._dead else 0
         return self.held + unread
 
@@ -242,9 +242,9 @@ class Pipe:
         self._update_reading()
 
     def _wait_for_turn(self, now: float) -> None:
-        """Queue at the slowest rate limiter, or let all items depart if the direction has no limiter any more.
+        """Queue this pipe at its slowest rate limiter. If its direction has no limiter any more, let all items pass.
 
-        During a cut, nothing happens.
+        During a cut, do nothing.
         """
         if self.direction.cut or not self._entering:
             return
@@ -262,7 +262,7 @@ class Pipe:
             self.limiter = None
 
     def _send_again(self, now: float) -> None:
-        """After a cut, let the items that were due during it depart again now. All items keep their order."""
+        """After a cut, begin the delay anew for items that became due during the cut. All items keep their order."""
         again = deque[tuple[float, Item]]()
         earliest = 0.0
         for due, item in self._under_way:
@@ -272,7 +272,7 @@ class Pipe:
         self._last_due = max(self._last_due, earliest)
 
     def _send(self, item: bytes | memoryview) -> int | None:
-        """Write the bytes that the sink takes now. Returns their number; None if the sink is broken."""
+        """Write the bytes that the sink takes now. Returns their number, or None if the sink's peer is gone."""
         try:
             sent = self.sink.sock.send(item)
         except BlockingIOError:
@@ -330,7 +330,7 @@ class Pipe:
         self._on_end(ending)
 
     def _give_sink_up(self) -> None:
-        """End this direction, because the sink's peer is gone. The other direction carries its RST to the source."""
+        """End this direction, because the sink's peer is gone. The opposite pipe then passes a RST to the source."""
         sink = self.sink
         self.close()
         self._update_reading()
@@ -339,15 +339,15 @@ class Pipe:
         sink.incoming.end_by_reset()
 
     def end_by_reset(self) -> None:
-        """End this direction by RST, because a write to the source has shown that the source's peer is gone.
+        """End this direction by RST, because the opposite pipe's write has shown that the source's peer is gone.
 
-        If the pipe still reads, do nothing, because the next read from the source has the same effect.
+        If this pipe still reads the source, do nothing, because the next read ends the direction by RST too.
         """
         if self._ended or self._dead:
             self.end(Ending.RST)
 
     def _update_reading(self) -> None:
-        """Watch the source, unless the pipe is full, cut, ended or dead."""
+        """Watch the source for bytes, unless the pipe is full or dead, its direction is cut, or the source ended."""
         if not self._open:
             return
         if self._full:

@@ -1,7 +1,7 @@
 """The plan that a link process starts with, and the conditions that faults add to it for a while.
 
-The plan has routes, and shapes: delay, jitter and bandwidth between regions. A route is how a node or client (the
-viewer) reaches a node of another region (the target) through the link process.
+The plan has routes and shapes. A route leads a node or client (the viewer) through the link process to a node of
+another region (the target). A shape is the delay, jitter and bandwidth from one region to another.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class Plan(FrozenModel):
 class Condition(LinkQuality):
     """A disturbance of the traffic between nodes, in force until it is removed by its id.
 
-    Conditions add to the shape: delays and jitters are summed, and the smallest bandwidth counts. One condition with a
-    cut stops all traffic.
+    Conditions act in addition to the shape of the same traffic: delays and jitters are summed, and the smallest
+    bandwidth counts. One condition with a cut stops the traffic.
     """
 
     id: str = Field(min_length=1)
@@ -146,7 +146,7 @@ class Condition(LinkQuality):
 
 
 def matches(senders: list[str], receivers: list[str], both_ways: bool, sender: str, receiver: str) -> bool:
-    """Return whether traffic from one of `senders` to one of `receivers`, or also back, includes this direction."""
+    """Return whether `sender` is in `senders` and `receiver` in `receivers`, or the reverse if `both_ways`."""
     if sender in senders and receiver in receivers:
         return True
     return both_ways and sender in receivers and receiver in senders
@@ -162,9 +162,9 @@ def make_shapes(topology: Topology) -> list[Shape]:
 
 
 def accepts_connection(route: Route, *, timeout_s: float) -> bool:
-    """Return whether the link accepts a new connection on the route within `timeout_s` seconds.
+    """Return whether the link process accepts a new connection on the route within `timeout_s` seconds.
 
-    The result is True even if the target is down, because the link accepts the connection first.
+    The result is True even if the target is down, because the link process accepts before it connects to the target.
     """
     try:
         socket.create_connection((route.listen_address, route.ports[0]), timeout=timeout_s).close()

@@ -59,7 +59,7 @@ class Poller:
         heapq.heappush(self._timers, (when, self._timers_made, callback))
 
     def close(self, sock: socket.socket) -> None:
-        """Stop watching the socket now, and close it at the end of the turn.
+        """Stop watching the socket now, and close it at the end of the present call of `turn`.
 
         Until then, no new socket can get the same file descriptor.
         """

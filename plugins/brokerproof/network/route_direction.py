@@ -1,7 +1,7 @@
-"""One direction of a route: its cut, delay and jitter, its limiters of bandwidth, and the meter of its traffic.
+"""One direction of a route: its cut, delay and jitter, its rate limiters, and the meter of its traffic.
 
-All connections of the route share the direction. All routes between two regions share the limiters and the meter, which
-also measures the delay that the emulation itself adds.
+All connections of a route share one `RouteDirection` for each direction. All routes from one region to another share
+the rate limiters and the meter. The meter also measures the delay that the emulation itself adds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _AHEAD_S = 0.002
 
 
 class RouteDirection:
-    """The cut, delay, jitter, rate limiters and meter of the traffic from one node, or place of clients, to another."""
+    """The cut, delay, jitter, rate limiters and meter of the traffic from `sender` to `receiver`.
+
+    Each of the two is a node or a place, such as all clients of a region (see `Topology.places`).
+    """
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:
         self.sender, self.receiver, self.regions, self.meter = sender, receiver, regions, meter
@@ -37,7 +40,7 @@ class RouteDirection:
         self.direct = True
 
     def set(self, *, cut: bool, delay_s: float, jitter_s: float, limiters: tuple[RateLimiter, ...]) -> bool:
-        """Set these values. Returns whether any of them changed."""
+        """Set the cut, delay, jitter and rate limiters. Returns whether any of them changed."""
         limiters = tuple(sorted(limiters, key=lambda limiter: limiter.bytes_per_s))
         if (cut, delay_s, jitter_s, limiters) == (self.cut, self.delay_s, self.jitter_s, self.limiters):
             return False
@@ -53,17 +56,17 @@ class RouteDirection:
 
 
 class Sender(Protocol):
-    """A pipe, as a rate limiter sees it. It waits for its turns at the limiter."""
+    """A pipe, as a rate limiter uses it. The pipe waits for its turns to send."""
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Send the next segment, of at most `most` bytes. Returns whether more bytes wait for this limiter.
+        """Send the next segment, of at most `most` bytes. Returns whether more bytes wait for the rate limiter.
 
         `now` is in seconds of the monotonic clock.
         """
 
 
 class RateLimiter:
-    """Decides when each segment leaves, so that all segments together keep the bandwidth. Senders take turns."""
+    """Decides when each segment leaves, so that all together do not exceed the bandwidth. Senders take turns."""
 
     def __init__(self, bandwidth_mbit: float, poller: Poller) -> None:
         self.bytes_per_s = bandwidth_mbit * 1_000_000 / 8
@@ -101,7 +104,7 @@ class RateLimiter:
 
 
 class AddedDelay(FrozenModel):
-    """The delay of the chunks in an interval beyond the configured delay: the number of chunks, and quantiles."""
+    """How much later than configured the chunks of an interval were written: the number of chunks, and quantiles."""
 
     count: int
     p50_ms: float
@@ -127,7 +130,7 @@ class Histogram:
             self._max_s = seconds
 
     def take(self) -> AddedDelay:
-        """Return the quantiles of the durations since the last call, and set the counts to zero."""
+        """Return the number and quantiles of the durations since the last call, and set the counts to zero."""
         added = AddedDelay(
             count=self._count, p50_ms=self._quantile_ms(0.5), p99_ms=self._quantile_ms(0.99), max_ms=self._max_s * 1000
         )

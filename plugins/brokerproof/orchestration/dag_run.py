@@ -25,7 +25,7 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
     """Return Brokerproof's id for a try of a DAG run. The id begins with the scenario and names the run's directory.
 
     Airflow's ids contain `:` and `+`, which Hadoop's paths do not allow, so such characters are left out. If an id
-    that Airflow did not make loses characters, a digest of it is appended: `a:b` and `ab` are different DAG runs.
+    that Airflow did not make loses characters, its digest is appended, because `a:b` and `ab` are different DAG runs.
 
     When a user clears a DAG run, Airflow runs it again with a higher `try_number`. Each try has its own id and
     directory, because no run overwrites evidence.
@@ -48,7 +48,7 @@ def find_try_number(run_id: str, scenario: str, dag_run_id: str) -> int | None:
 
 
 def find_newest_try(run_ids: Iterable[str], scenario: str, dag_run_id: str) -> str | None:
-    """Return the id of the highest try of this DAG run among `run_ids`, or None if no id belongs to this DAG run."""
+    """Return the id in `run_ids` of the newest try of this DAG run, or None if no id belongs to this DAG run."""
     numbers = ((find_try_number(run_id, scenario, dag_run_id), run_id) for run_id in run_ids)
     tries = [(number, run_id) for number, run_id in numbers if number is not None]
     return max(tries)[1] if tries else None

@@ -18,7 +18,10 @@ _JUDGE_S = 3600
 
 
 def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
-    """Return the time limit of the step's task. The DAG run has no limit, because Airflow would skip its teardown."""
+    """Return the time limit of the step's task.
+
+    The DAG run has no limit of its own, because Airflow skips the teardown of a DAG run that exceeds its limit.
+    """
     under_load = scenario.phases.total_s + scenario.settle_s + _START_MARGIN_S
     seconds = {
         "reserve": _SLOT_WAIT_S,

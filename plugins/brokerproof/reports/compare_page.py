@@ -36,7 +36,7 @@ def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "")
 
 
 def _write_headline(difference: RunDifference) -> str:
-    """Return the differences that are larger than noise as text: verdicts, then the worse, then the better metrics."""
+    """Return the differences larger than noise as text: verdicts, then worse metrics, then better metrics."""
     worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
     better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
     parts = [

@@ -65,7 +65,7 @@ def render_run_json(run: Run) -> str:
 
 
 def make_run_document(run: Run) -> RunDocument:
-    """Return the report of a run. The run is compared with the runs in the history of this machine's settings.
+    """Return the report of a run, with a comparison to earlier runs in the history that the settings name.
 
     Raises RunError or InputError if its run.json cannot be used.
     """

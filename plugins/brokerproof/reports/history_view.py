@@ -119,7 +119,7 @@ def _format_worse(comparison: RunComparison) -> Text:
 
 
 def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Console, *, newest: bool) -> None:
-    """Print a run's regressions and, if its outcome is not the expected one, why.
+    """Print a run's regressions, also suspected ones, and the reason if its outcome is not the expected one.
 
     For the newest run, also print the notes, such as why a metric was not compared.
     """

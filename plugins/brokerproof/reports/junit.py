@@ -47,7 +47,7 @@ _TAGS: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """A test case. `message` is one sentence, and `detail` has the lines below it."""
+    """A test case. `message` is one sentence, and `detail` has the lines that follow the message."""
 
     name: str
     verdict: Verdict
@@ -121,9 +121,10 @@ def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
 
 
 def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
-    """Yield at least one sentence: each measured value with its bound, or the number of rows and then the samples.
+    """Yield the reasons why an expectation did not hold: a sentence for each measured value, with its bound.
 
-    If the expectation is not applicable, yield only the reason.
+    If no value was measured, yield how many rows violate the expectation or are undecided, and then samples of these
+    rows. If the expectation is not applicable, yield only the reason.
     """
     samples = check.samples[:MOST_SAMPLES]
     if check.verdict is Verdict.NOT_APPLICABLE:
@@ -206,7 +207,7 @@ def _list_properties(run: Run, outcome: Outcome) -> dict[str, str]:
 
 
 def _count_cases(root: ET.Element) -> None:
-    """Set the counts and seconds of each suite and of the root. The schema allows no `skipped` at the root."""
+    """Set the numbers of cases and the seconds of each suite and the root. The schema has no `skipped` for the root."""
     for element in (*root, root):
         cases = list(element.iter("testcase"))
         element.set("tests", str(len(cases)))

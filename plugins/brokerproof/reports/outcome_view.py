@@ -19,8 +19,8 @@ from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts,
 def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
     """Print the verdict, the story, the counts, the measurements, and the paths of the run's directory and report.
 
-    If the verdict is `passed` as expected and there is a story, the reasons are left out. A BriefOutcome has only the
-    verdict, the reasons and the directory. `problems` has a sentence for each failed task, by task.
+    The reasons for the verdict are printed too, unless the run passed as expected and has a story. A BriefOutcome has
+    only the verdict, the reasons and the directory. `problems` is {failed Airflow task: a sentence about it}.
     """
 
     def line(text: str | Text, style: str = "") -> None:
@@ -112,7 +112,7 @@ def _tabulate_recovery(outcome: Outcome) -> Table:
 
 
 def _tabulate_latencies(latency: LatenciesByTime, title: str) -> Table:
-    """Return a table of p50 and p99. The rows are faults and phases, the columns clusters or links (`REGION>OTHER`)."""
+    """Return a table of p50 and p99. Rows are faults and phases, and columns are clusters or links (`REGION>OTHER`)."""
     columns = list(dict.fromkeys(column for by_column in latency.values() for column in by_column))
     table = Table(title=title, title_justify="left")
     table.add_column("")

@@ -174,7 +174,7 @@ def render_campaigns(campaigns: Sequence[Campaign], page: Page) -> str:
 
 
 def write_headline(campaign: Campaign) -> str:
-    """Return one sentence: whether all runs were as expected, or which scenarios were not."""
+    """Return a sentence: either that all runs of the campaign were as expected, or which scenarios were not."""
     wrong = [run.scenario for run in campaign.runs if not run.met]
     if not wrong:
         return f"All {len(campaign.runs)} runs were as expected."

@@ -100,7 +100,7 @@ def _make_environment() -> Environment:
 
 
 def _style(verdict: str, field: str = "") -> Any:
-    """Return one field of a verdict's style. Without `field`, return a mapping of all fields, with `name` for CSS."""
+    """Return one field of a verdict's style. Without `field`, return {field: value}, with the CSS name as `name`."""
     style = VERDICT_STYLES[Verdict(verdict)]
     return getattr(style, field) if field else {**vars(style), "name": _to_name(Verdict(verdict))}
 

@@ -1,4 +1,4 @@
-"""The page of one run, and the page of a recorded table of it: the first rows, and the files for download."""
+"""The page of one run, and the page of one of its tables, which shows the first rows and the files for download."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def render_run_page(
 ) -> str:
     """Return the page of a run as HTML.
 
-    `links` and `logs` are (text, address) of related pages and of the tasks' logs. `worse` has the history's sentence
-    about each regression of the run, and `suspected` about each suspected regression.
+    `links` are related pages and `logs` are the logs of the run's Airflow tasks, each as (text, address). `worse` has
+    the history's sentence about each regression of the run, and `suspected` about each suspected regression.
     """
     values = _list_values(report) | {"links": links, "logs": logs, "worse": worse, "suspected": suspected}
     return render("run.html.j2", page, values)
@@ -106,9 +106,10 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """Yield the time between each two successive measured `_MILESTONES` after one fault.
+    """Yield the parts of the recovery from one fault. Each part ends at a milestone of `_MILESTONES` that was measured.
 
-    `start` and `length` are percentages of the time from the injection to the last milestone.
+    The first part begins at the injection. `start` and `length` of a part are percentages of the time from the
+    injection to the last milestone.
     """
     reached = sorted(
         (row.value, _MILESTONES[row.metric]) for row in rows if row.metric in _MILESTONES and row.value is not None

@@ -23,10 +23,10 @@ NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationRow:
-    """One expectation of a suite. `values` has each measurement of its metric, and is empty if it has no metric.
+    """One expectation of a suite. `values` has each measurement of the metric that the expectation checks.
 
     A measurement is (subject, value with unit, bounds in words, result of `is_within`). A subject is, for example, a
-    fault.
+    fault. If the expectation checks no metric, `values` is empty.
     """
 
     suite: str
@@ -36,7 +36,7 @@ class ExpectationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """How many log segments each node held at the named time `moment`. `count` is the number of all segments."""
+    """How many log segments each node held at the time that `moment` names. `count` is the number of all segments."""
 
     moment: str
     holders: dict[str, int]
@@ -81,7 +81,7 @@ def describe_bounds(row: Measurement) -> str:
 
 
 def is_within(row: Measurement) -> bool | None:
-    """Return whether a value is within its bounds; None if there are no bounds or no value."""
+    """Return whether a measurement is within its bounds; None if it has no bounds or no value."""
     if row.minimum is None and row.maximum is None:
         return None
     if row.value is None:
@@ -128,7 +128,7 @@ def read_run_report(run: Run) -> RunReport:
 
 
 def _read_segments(run: Run) -> Iterator[Segments]:
-    """Yield how many segments each node held, when the cluster was first and last asked for the copies' places."""
+    """Yield how many segments each node held at the first and at the last time in the run's table `copies`."""
     by_moment: dict[tuple[int, str], tuple[set[tuple[object, ...]], dict[str, set[tuple[object, ...]]]]] = {}
     for row in iterate_rows(run, "copies"):
         segments, holders = by_moment.setdefault((row["at"], row["moment"]), (set(), {}))

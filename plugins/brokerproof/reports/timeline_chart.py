@@ -1,8 +1,8 @@
 """Draws the timeline of a run as one Plotly figure: a row for each series, and faults as bands over all rows.
 
 A figure is a dictionary in Plotly's JSON schema. Plotly's script draws it in the browser, and places the rows by the
-layout's `grid`. The classes of the package plotly can make this figure too, but then a page takes 5 to 9 times the
-time.
+layout's `grid`. The classes of the package plotly can make this figure too, but rendering a page then takes 5 to
+9 times the time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Curves = Sequence[tuple[str, Sequence[float | None]]]
 
 @dataclass(frozen=True, kw_only=True)
 class ChartRow:
-    """One row: its title, also with HTML, its axis, and its curves, which are dictionaries in Plotly's JSON schema."""
+    """One row of the timeline. `heading` is the title as HTML. Axis and curves are dictionaries in Plotly's schema."""
 
     title: str
     heading: str
@@ -63,7 +63,7 @@ class ChartRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineChart:
-    """The figure, and its description for people who do not see it."""
+    """A timeline as a Plotly figure, and a description for people who cannot see the figure."""
 
     figure: dict[str, Any]
     description: str
@@ -167,8 +167,8 @@ def _make_row(
 ) -> ChartRow:
     """Return a row of `curves`, which are (name, one value for each step), all on one axis.
 
-    The coloured names of 2 to `_MOST_NAMES` curves follow the title. If `filled`, the area from a single curve down to
-    zero is filled, for counts.
+    If there are 2 to `_MOST_NAMES` curves, their names follow the title in the curves' colours. If `filled` and there
+    is only one curve, the area below it is filled; this is for counts.
     """
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(curves))]
     names = [
@@ -199,7 +199,7 @@ def _make_row(
 def _list_owner_rows(series: RunSeries) -> Iterator[ChartRow]:
     """Yield the row of topic owners, if an owner is known. It has a line for each span between two changes of owner.
 
-    If there are several topics, each topic is drawn in a lane of its own. Otherwise each owner is.
+    If there are several topics, each topic has a lane of its own. If there is only one, each of its owners has a lane.
     """
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
@@ -260,10 +260,11 @@ def _count_common(topics: Iterable[str]) -> int:
 def _make_shapes(
     faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]], end_ms: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect.
+    """Yield for each fault a band from injection to healing, a band from healing to recovery, and a line.
 
-    A fault that only helps another fault's recovery has no band from injection to healing. A fault with an RTO above 0
-    also has a bar above the rows, from its injection to the end of its last interruption.
+    The line marks the time at which the fault took effect or, if this is not known, was injected. A fault that only
+    helps another fault's recovery has no band from injection to healing. A fault with an RTO above 0 also has a bar
+    above the rows, from its injection to the end of its last interruption.
     """
     for fault in faults:
         course = fault.course

@@ -14,7 +14,8 @@ from brokerproof.run.table_rows import iterate_rows
 def read_anomaly_samples(run: Run, counts: Counts, limit: int) -> list[dict[str, Any]]:
     """Return at most `limit` rows of the run's table `anomalies`, the illegal ones first.
 
-    The limit is shared evenly by the kinds that `counts` has. Raises RunError if the table is damaged.
+    Each kind of anomaly that `counts` contains gets an equal share of the limit. Raises RunError if the table is
+    damaged.
     """
     kinds = [
         (anomaly, legal)

@@ -1,4 +1,4 @@
-"""The campaigns in the history. A campaign is a series of runs that one run of the DAG `campaign` started in turn.
+"""The campaigns in the history. A campaign is a series of runs that one run of the DAG `campaign` started.
 
 The ids of these runs contain the time at which the campaign was planned, so campaigns need no table of their own.
 """
@@ -42,7 +42,7 @@ class Campaign:
 def select_campaigns(session: Session, *, stamp: str | None = None, limit: int = 30) -> list[Campaign]:
     """Return at most `limit` campaigns, newest first. If `stamp` is given, return only the campaign with this stamp.
 
-    If a campaign ran a scenario several times, only the last of these runs is in its `runs`.
+    If a campaign ran a scenario several times, its `runs` contain only the last run of this scenario.
     """
     ending = f"%-{stamp}-campaign%" if stamp else "%Z-campaign%"
     found: dict[str, dict[str, RecordedRun]] = {}

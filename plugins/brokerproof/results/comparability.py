@@ -43,7 +43,7 @@ def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return this machine as the value of `machine` in a run's parameters."""
+    """Return the properties of this machine in the form of `machine` in a run's parameters."""
     return {"architecture": os.uname().machine, "processors": os.cpu_count()}
 
 
@@ -74,7 +74,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Dif
 def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
     """Yield the differences of two runs' parameters.
 
-    A difference in the topology is left out if the scenario has the same difference.
+    A difference of a topology's field is left out if the scenario's field of the same name has the same difference.
     """
     differences = list(list_differences(a, b))
     for one in differences:
@@ -89,7 +89,7 @@ def describe_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted field, value). Items of a list of mappings have their index in the field.
+    """Yield (dotted field, value) for each innermost value. An item of a list of mappings has its index as its name.
 
     Null, false and empty values are left out.
     """
@@ -106,7 +106,7 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _drop_empty(value: Any) -> Any:
-    """Return a plain value without null, false and empty fields, at any depth. A field that is 0 stays."""
+    """Return a JSON value without its null, false and empty fields, at any depth. A field that is 0 stays."""
     if isinstance(value, Mapping):
         fields = {name: _drop_empty(each) for name, each in value.items()}
         return {name: each for name, each in fields.items() if each or (each == 0 and each is not False)}

@@ -1,8 +1,8 @@
-"""The warning that a scenario's message rate is too high for this machine, by the runs of the last 30 days.
+"""The warning that a scenario's message rate is too high for this machine, based on the runs of the last 30 days.
 
 A run held its rate if at least `HELD_SHARE` of the messages of the steady phase were acknowledged. A run missed its
-rate if fewer were, or if the load never became steady. Only runs of the same topology and machine count. A missed rate
-counts only if the run's messages were no larger than the scenario's.
+rate if fewer messages were acknowledged, or if the load never became steady. Runs with another topology or on another
+machine are ignored. A missed rate is ignored if the run's messages were larger than the scenario's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LATELY = timedelta(days=30)
 def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, float | None]]:
     """Return the runs of the last 30 days, each with the share of its rate that it held (None if not measured).
 
-    If the history cannot be read, `tell` gets a sentence, and the result is empty.
+    If the history cannot be read, `tell` is called with the reason as a sentence, and the result is empty.
     """
     try:
         history = open_recorded_history()
@@ -43,10 +43,10 @@ def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, flo
 def list_rate_warnings(
     scenario: Scenario, runs: Sequence[tuple[RecordedRun, float | None]], *, machine: Mapping[str, Any] | None = None
 ) -> list[RunWarning]:
-    """Return at most one warning, about `workload.rate`, for a run on `machine` (this machine if None).
+    """Return at most one warning: that `workload.rate` is too high for `machine` (None for this machine).
 
-    It warns if a run missed a rate that is not above the scenario's, and no run held the scenario's rate or more.
-    `runs` are the result of `read_held_shares`. A rate is the total over all clusters that producers publish to.
+    The warning is returned if a run missed the scenario's rate or a lower one, and no run held the scenario's rate or
+    more. `runs` are the result of `read_held_shares`. A rate is the total over all clusters that producers publish to.
     """
     machine = machine or describe_machine()
     rate = int(scenario.workload.target_rate)

@@ -1,6 +1,6 @@
 """The history: the results of all runs in one database, for trends and regressions.
 
-The default is SQLite in var/history.db. `BROKERPROOF_DATABASE_URL` can name any other database of SQLAlchemy.
+The default is SQLite in var/history.db. `BROKERPROOF_DATABASE_URL` can name any database that SQLAlchemy supports.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def open_recorded_history() -> History | None:
 
 
 def compare_recorded_run(run_id: str) -> tuple[RecordedRun | None, RunComparison | None, str]:
-    """Return a run from the history, its comparison with earlier runs, and why one of them is None (else empty).
+    """Return a run, its comparison with earlier runs, and a text. The text says why the run or the comparison is None.
 
-    The history is the one that this machine's settings name.
+    If neither is None, the text is empty. The run is read from the history that this machine's settings name.
     """
     recorded: RecordedRun | None = None
     try:
@@ -146,8 +146,8 @@ class History:
     def record(self, run: Run) -> RecordedRun:
         """Write the result of a run in one transaction. An earlier result of the same run is replaced.
 
-        If evidence other than run.json is missing or damaged, the row holds the rest. Raises RunError or InputError if
-        run.json cannot be used, and HistoryError if the history cannot be written.
+        If evidence other than run.json is missing or damaged, the result is written without it. Raises RunError or
+        InputError if run.json cannot be used, and HistoryError if the history cannot be written.
         """
         row = make_history_rows(run, self._samples)
         if row.tables_deleted_at is not None and (before := self.find_run(row.run_id)) is not None:
@@ -165,7 +165,7 @@ class History:
         return row
 
     def _find_marks(self, run: RecordedRun) -> list[dict[str, Any]] | None:
-        """Return a run's regressions and suspected ones for the column `marks`; None if the run cannot be compared."""
+        """Return confirmed and suspected regressions of a run for its column `marks`; None if it cannot be compared."""
         try:
             found = self.compare(run)
         except InputError as error:
@@ -180,7 +180,8 @@ class History:
     def record_deletion(self, run_id: str, directory: str, part: DeletedPart, *, at: datetime, why: str) -> None:
         """Record that the tables or the directory of a run are deleted.
 
-        The call has no effect if the history has no such run, or names another directory that still holds the run.
+        The call has no effect if the history has no such run. The call also has no effect if the history names another
+        directory for the run, and this other directory still holds the run.
         Raises HistoryError if the history cannot be written.
         """
         recorded = self.find_run_place(run_id)
@@ -210,7 +211,7 @@ class History:
             )
 
     def list_runs(self, scenarios: Sequence[str] = (), limit: int = 20) -> list[RecordedRun]:
-        """Return the last `limit` runs of `scenarios` (of all if empty), newest first.
+        """Return the last `limit` runs of `scenarios` (of all scenarios if empty), newest first.
 
         The runs have their checks, measurements and anomaly counts.
         """
@@ -268,7 +269,7 @@ class History:
             return list(session.scalars(chosen))
 
     def list_held_shares(self, since: datetime, limit: int = 500) -> list[tuple[RecordedRun, float | None]]:
-        """Return the last `limit` runs since a time, newest first, each with its `rate_held` in the steady phase.
+        """Return the last `limit` runs since a time, newest first, each with the `rate_held` of its steady phase.
 
         Runs without a row for this measurement are left out.
         """
@@ -290,9 +291,9 @@ class History:
             return {row.scenario: row.runs for row in session.execute(counted.order_by(RecordedRun.scenario))}
 
     def compare(self, run: RecordedRun) -> RunComparison:
-        """Compare a run with the runs before it; regressions.py states the rule.
+        """Compare a run with the runs before it, as regressions.py describes.
 
-        Raises InputError if the rule in the run's parameters cannot be used.
+        Raises InputError if the regression rule in the run's parameters cannot be used.
         """
         newest_first = (
             select(RecordedRun)
@@ -315,7 +316,7 @@ class History:
     def compare_two(self, a: RecordedRun, b: RecordedRun) -> RunDifference:
         """Return how run b differs from run a. The noise is estimated from runs before the newer of the two.
 
-        Raises InputError if the rule in the parameters of b cannot be used.
+        Raises InputError if the regression rule in the parameters of b cannot be used.
         """
         needed = count_needed_runs(read_rule(b))
         with self._begin_reading() as session:
@@ -338,7 +339,7 @@ class History:
         return compare_two_runs(a, b, earlier)
 
     def group(self, scenarios: Sequence[str], by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
-        """Return the last `limit` runs of `scenarios` in groups. The first group is the largest of the first scenario.
+        """Return the last `limit` runs of `scenarios` in groups. The largest group of the first scenario comes first.
 
         Raises InputError if several scenarios are grouped by anything but settings, or if the regression rule in the
         parameters of the newest run cannot be used.

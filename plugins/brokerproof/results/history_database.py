@@ -33,7 +33,7 @@ class HistoryError(BrokerproofError):
 
 
 def parse_url(text: str) -> URL:
-    """Return `text` as a URL, with `~` resolved at the beginning of the path of an SQLite file.
+    """Return `text` as a URL. If the path of an SQLite file begins with `~`, the home directory replaces it.
 
     Raises HistoryError if `text` is no URL or names a database in memory.
     """
@@ -129,7 +129,7 @@ def _explain(url: URL, error: Exception) -> str:
 
 
 def _remove_secrets(url: URL, message: str) -> str:
-    """Return the message without the URL's passwords, whether they are written plainly or quoted."""
+    """Return the message without the URL's passwords, whether they are written plainly or percent-encoded."""
     query: Mapping[str, str | tuple[str, ...]] = url.query
     secrets = [url.password] if url.password else []
     for name in _SECRET_PARAMETERS:

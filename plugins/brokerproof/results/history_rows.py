@@ -34,7 +34,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
     """Return a run's row with its child rows: checks, measurements, anomaly counts and at most `samples` anomalies.
 
     Raises RunError or InputError if the run's run.json cannot be used. If other evidence is missing or damaged, the
-    rows hold the rest.
+    rows are made without it.
     """
     scenario, topology = run.scenario, run.topology
     outcome = compose_outcome(run)
@@ -100,7 +100,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
 
 
 def _describe_check(check: Check) -> str:
-    """Return the sentence that must hold. If the check is not applicable, the reason follows."""
+    """Return the description of an expectation. If it does not apply to the run, the reason follows."""
     applies = check.verdict is not Verdict.NOT_APPLICABLE
     return check.description if applies else f"{check.description} Not applicable: {check.why}."
 
@@ -115,7 +115,7 @@ def _make_anomaly_counts(judgement: Judgement | None) -> Iterator[AnomalyCount]:
 
 
 def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dict[str, Any]]:
-    """Return samples of the table `anomalies`. If it cannot be read, return none, so that the run is recorded."""
+    """Return samples of the table `anomalies`; none if it cannot be read, so that the run is recorded nevertheless."""
     if judgement is None:
         return []
     try:

@@ -117,7 +117,7 @@ class RecordedRun(Base):
 
     @property
     def deletion(self) -> str | None:
-        """A sentence that says when and why the directory or its tables were deleted; None if they were not."""
+        """A sentence that says when and why the run's directory or its tables were deleted; None if neither was."""
         if self.run_deleted_at is not None:
             return f"its directory was deleted on {self.run_deleted_at:%Y-%m-%d}, {self.run_deleted_why}"
         if self.tables_deleted_at is not None:
@@ -125,7 +125,10 @@ class RecordedRun(Base):
         return None
 
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
-        """Return the number of legal, illegal or (`legal` is None) all anomalies of a kind; None if not judged."""
+        """Return the number of anomalies of a kind; None if the run was not judged.
+
+        If `legal` is None, legal and illegal anomalies are counted together.
+        """
         if self.messages is None:
             return None
         counted = (row for row in self.anomaly_counts if row.anomaly == anomaly)

@@ -3,9 +3,10 @@
 A mark is a regression, of a measurement or of the verdict. A suspicion is a regression that other runs do not confirm.
 
 **When a measurement is marked.** `RULE` is the rule in words. A single worse run may be a change or an outlier. So a
-mark needs `CONFIRMING` worse runs of the last `RECENT`, and a run without this confirmation is only suspected. A few
-bad runs in the window move neither the median nor the spread. After a lasting change, the marks end when the runs since
-the change are more than a third of the window. So marks show when a change began.
+mark needs `CONFIRMING` worse runs among the last `RECENT`. A run without this confirmation is only suspected. The usual
+value (a median) and its spread come from a window of earlier runs. A few bad runs in this window move neither the
+median nor the spread. After a lasting change, the marks end when more than a third of the runs in the window are newer
+than the change. So marks show when a change began.
 
 **Which changes the rule finds** depends on the usual spread. These figures were measured on lognormal noise, with
 outliers in 3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results/test_regression_rule.py):
@@ -22,9 +23,9 @@ So if the spread is above `LARGEST_TELLING_SPREAD` of the usual value, most chan
 then states the smallest change that can be marked.
 
 **When a verdict is marked.** Only a run with an unexpected outcome is marked. The rule compares it with one run, the
-newest comparable run before it. If the outcome of the earlier run was the expected one, the later run is marked. It is
-also marked if its verdict is not the expected verdict and is more severe than the earlier verdict. So a scenario that
-expects `failed` regresses if it stops failing.
+newest comparable run before it. If the outcome of the earlier run was the expected one, the later run is marked. The
+later run is also marked if its verdict is not the expected verdict and is more severe than the earlier verdict. So a
+scenario that expects `failed` regresses if it stops failing.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ class Regression:
 class RunComparison:
     """A run compared with the runs before it.
 
-    `marks` are the run's regressions. `suspicions` are regressions of at least the same size that too few runs confirm.
-    `notes` are sentences about measurements that were not compared or that vary much.
+    `marks` are the run's regressions. `suspicions` are regressions that are large enough for a mark, but that too few
+    other runs confirm. `notes` are sentences about measurements that were not compared or that vary much.
     """
 
     run_id: str
@@ -261,7 +262,7 @@ def _explain_suspicion(values: Sequence[float], alike: int) -> str:
 
 
 def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[float | None]:
-    """Return the values of the measurement of `row` in other runs. A run without this measurement is left out."""
+    """Return the values in `runs` of the measurement that `row` names. A run without this measurement is left out."""
     return [
         other.value
         for run in runs
@@ -271,9 +272,9 @@ def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[f
 
 
 def is_worse(worse: Worse | None, usual: float | None, value: float | None, *, by: float = 0) -> bool | None:
-    """Return whether `value` is worse than `usual`, and by at least `by`. If `worse` is None, return None.
+    """Return whether `value` is worse than `usual` by at least `by`. A missing value is worse than any other value.
 
-    A missing value is worse than any other value.
+    `worse` is the direction in which the metric gets worse. If it is None, the result is None.
     """
     if worse is None:
         return None

@@ -2,7 +2,7 @@
 
 The history records a deletion before the first file is deleted. So if a deletion is interrupted, the next pruning
 finishes it, even if the settings have changed. If the history cannot be written, no file is deleted. In a run's
-directory, run.json is deleted first, so that no command takes the rest for a run. A run without its tables keeps the
+directory, run.json is deleted first, so that no command mistakes the rest for a run. A run without its tables keeps the
 record `TablesDeletion`, and the small tables from which reports are drawn.
 
 An active run is never deleted. A run counts as active if its slot is held, or if a process of this machine belongs to
@@ -137,7 +137,7 @@ class _Pruner:
         return Deletion(directory=directory, run_id=run_id, part=part, size=size, why=why, is_resumed=is_resumed)
 
     def _choose(self, run: Run) -> tuple[DeletedPart, str] | None:
-        """Return the part that is too old and the reason as a phrase; None if the settings keep both parts."""
+        """Return what is too old, the run or its tables, and the reason as a phrase; None if the settings keep both."""
         age = clock.to_utc(self._now) - run.facts.created_at
         failed_days = self._settings.keep_failed_days
         parts: tuple[tuple[DeletedPart, str], ...] = (("run", "keep_runs_days"), ("tables", "keep_tables_days"))

@@ -1,10 +1,10 @@
 """Two runs side by side: different settings, different results, and which of these results differ by more than noise.
 
 Noise is estimated from the earlier runs that are comparable with one of the two (comparability.py). A number differs by
-more than noise if the difference reaches the allowed change of regressions.py. The spread in this change is multiplied
+more than noise if the difference reaches the allowed change of regressions.py. For this, the usual spread is multiplied
 by √2, because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both
-words occurred in comparable earlier runs. If there are fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is
-None.
+words occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` comparable earlier runs,
+`larger_than_noise` is None.
 """
 
 from __future__ import annotations

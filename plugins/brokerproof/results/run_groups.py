@@ -2,9 +2,9 @@
 
 Two groups differ in a measurement if their medians differ by more than noise. The standard error of a median of n runs
 is the spread of one run times √(π/2) / √n (asymptotic, for normally distributed values). The error of a difference is
-the root of the sum of both squared errors, each from the larger spread of the two groups. The difference must reach
-`SPREADS` of these errors, the tolerance of the scenario's regression rule, and the smallest change that counts in the
-unit.
+the root of the sum of both squared errors. Both errors are computed with the larger spread of the two groups. The
+difference must reach `SPREADS` times the error of the difference, the tolerance of the scenario's regression rule, and
+the smallest change that counts in the unit.
 
 If one of the groups has fewer than `ENOUGH_TO_SUSPECT` runs, `larger_than_noise` is None. At most 1 in 100 differences
 that are only noise counts as larger. This was measured on lognormal noise with a spread of 3 to 25 % and groups of 5 to
@@ -77,7 +77,7 @@ class GroupedMeasurement(StrictModel):
 
 
 class RunGroup(StrictModel):
-    """The runs with one value of a property, such as a version, which is the group's name.
+    """The runs that have the same value of a property, such as the version. This value is the group's name.
 
     Groups by settings are named 1, 2, …; `differences` are the settings in which the group differs from group 1.
     """
@@ -95,7 +95,7 @@ MeasurementName = tuple[str, str, str]
 
 
 def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") -> list[RunGroup]:
-    """Return runs in groups, the largest first. If `scenario` is given, its groups come before all others.
+    """Return runs in groups, the largest first. If `scenario` is given, the groups of this scenario come before others.
 
     Runs of several scenarios may only be grouped by settings, because then each group has runs of one scenario. The
     tolerances are those of the regression rule of the newest run's scenario. Raises InputError if this rule cannot be

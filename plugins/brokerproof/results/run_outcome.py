@@ -207,8 +207,8 @@ def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measuremen
 def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
     """Return the ends and restarts of each node that ended by itself, in the order of the nodes' first ends.
 
-    Only nodes with a service manager are known. If the table cannot be read, the result is empty, and judging reports
-    the problem.
+    Only nodes with a service manager can be in the result. If the table `observations` cannot be read, the result is
+    empty, and judging reports the problem.
     """
     times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     rows = iterate_rows(

@@ -1,4 +1,4 @@
-"""The faults of a run in words, and its story: one sentence about its faults and messages, made from its evidence."""
+"""The faults of a run in words, and the run's story: one sentence about its faults and messages, from its evidence."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ _WORDS = {
 def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) -> str:
     """Return the story: the faults, their targets and times, the longest pause in acks, and the counts of messages.
 
-    If a part is not known, such as the pause in acks or the order, the story says so. Without a judgement, the story
-    has the faults and says that the run was not judged.
+    If something is not known, such as the pause in acks or whether order held, the story says so. Without a judgement,
+    the story has the faults and says that the run was not judged.
     """
     parts = [*_tell_faults(faults)]
     if judgement is None:
@@ -109,7 +109,7 @@ def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) ->
 
 
 def _begins_with_name(faults: Sequence[DescribedFault]) -> bool:
-    """Whether the sentence begins with the name of a node, region or cluster, which must keep its spelling."""
+    """Whether the story begins with the name of a node, region or cluster, which must keep its spelling."""
     first = next((fault for fault in faults if not fault.helps), None)
     return first is not None and first.course.effective_at is not None
 
@@ -149,7 +149,7 @@ def _tell_pause(faults: Sequence[DescribedFault], judgement: Judgement) -> str:
 
 
 def _tell_interruption(judgement: Judgement) -> str:
-    """Return the longest `unavailable_s` and RTO as a phrase; empty if the run has no measurement `unavailable_s`."""
+    """Return a phrase with the longest `unavailable_s` and the longest RTO; empty if the run has no `unavailable_s`."""
     unavailable = [row.value for row in judgement.measurements if row.metric == "unavailable_s"]
     measured = [value for value in unavailable if value is not None]
     if not unavailable:

@@ -23,7 +23,7 @@ from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, Usu
 
 @dataclass(frozen=True, kw_only=True)
 class TrendValue:
-    """A value that users follow from run to run. `name` is a metric, or `DUPLICATES`, a count of anomalies."""
+    """A value that users follow from run to run. `name` is a metric, or `DUPLICATES` for the number of duplicates."""
 
     name: str
     title: str
@@ -156,9 +156,9 @@ _KEYS_AT_ONCE = 900
 
 
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
-    """Return {run key: {name in TREND_VALUES: value}}. The value of a metric is the highest over all its subjects.
+    """Return {key of a run: {name in TREND_VALUES: value}}. A metric's value is the highest over all its subjects.
 
-    The value is None if one of the subjects, such as a fault, has no value. A value without measurements has no key.
+    The value is None if one of the subjects, such as a fault, has no value. A metric without a row is left out.
     """
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement

@@ -110,7 +110,7 @@ class Run:
         return parse_strictly(RunFacts, load_object(text, file=file), file=file)
 
     def with_facts(self, **changes: Any) -> Run:
-        """Return a copy of this run whose facts have these values. The file run.json is not changed."""
+        """Return a copy of this run with `changes` made to its facts. The file run.json is not changed."""
         changed = copy(self)
         vars(changed)["facts"] = self.facts.model_copy(update=changes)
         return changed

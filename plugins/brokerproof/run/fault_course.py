@@ -15,7 +15,7 @@ from brokerproof.run.tables import FaultState
 class FaultCourse(StrictModel):
     """One fault, with the time (microseconds) at which each state began; None for a state that was not reached.
 
-    If the table `faults` has several rows for a state, the first one counts, but for `recovered` the last one.
+    If the table `faults` has several rows for a state, the first row counts. For `recovered`, the last row counts.
     """
 
     fault: str
@@ -37,7 +37,7 @@ class FaultCourse(StrictModel):
 
     @property
     def begins_at(self) -> Moment:
-        """The earliest of these times. At least one state must have been reached."""
+        """The earliest time at which a state of the fault began. The fault must have reached at least one state."""
         return min(self.times.values())
 
 

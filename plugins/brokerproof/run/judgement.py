@@ -56,7 +56,7 @@ class Counts(Totals):
 
 
 class Check(StrictModel):
-    """The result of one expectation of a suite, with numbers of rows."""
+    """The result of one expectation of a suite. Its counts are numbers of rows."""
 
     name: str
     description: str

@@ -1,4 +1,4 @@
-"""A measurement: one row in the table `measurements`, in the judgement and in the history.
+"""The model of a measurement, which the table `measurements`, the judgement and the history share.
 
 Only this module defines the columns of a measurement. The table's schema is made from these columns, and the columns of
 the history's database are checked against them.

@@ -1,7 +1,8 @@
-"""The samples that are taken while a run goes on, and their names. Systems, links, the monitor and judging share them.
+"""The samples that are taken during a run: their form, and the names of their sources and metrics.
 
-A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process that carries all
-links. Its metric is a value of `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of the metric.
+Messaging systems, links, the monitor and judging share these definitions. A sample is a row of the table
+`observations`. Its source is `KIND:NAME`, or `link` for the process that carries the traffic of all links between
+regions. Its metric is a `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of the metric.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Source(StrEnum):
 
 
 class SampledMetric(StrEnum):
-    """The metrics that can be sampled. A value is a number, a name, a JSON list of names, or the text of an error."""
+    """The metrics of samples. A sampled value is a number, a name, a JSON list of names, or the text of an error."""
 
     # Of a cluster. The nodes that the cluster itself lists as alive, by role (JSON list).
     ALIVE = "alive"
@@ -84,7 +85,7 @@ class SampledMetric(StrEnum):
         return f"{self}:{subject}"
 
     def join_partition(self, number: int) -> str:
-        """Return `METRIC:NUMBER`, or only the metric for -1, which means a topic without partitions."""
+        """Return `METRIC:NUMBER`, or `METRIC` alone if `number` is -1, which means a topic without partitions."""
         return str(self) if number < 0 else self.join_subject(str(number))
 
 
@@ -101,7 +102,7 @@ class SeriesKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """How a metric is drawn on a run's page. Values of the series times `factor` are in `unit`."""
+    """How a metric is drawn on a run's page. A value of its series, multiplied by `factor`, is in `unit`."""
 
     title: str
     unit: str
@@ -126,9 +127,10 @@ CURVES: Mapping[SampledMetric, Curve] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One sampled value of `source`. `at` is when the answer arrived, in microseconds.
+    """One value of `metric`, sampled from `source`.
 
-    The value is None if there was no answer. Such a sample is taken only if the previous value must no longer be used.
+    `at` is the time at which the source's answer arrived, in microseconds since the epoch. `value` is None if the
+    source did not answer. A sample with None is taken only if the previous value must no longer be used.
     """
 
     at: int
@@ -142,7 +144,10 @@ class Sample:
 
 
 def make_topic_source(topic: str, cluster: str | None = None) -> str:
-    """Return the source of a topic. With several clusters, `cluster` is given, because each may hold the topic."""
+    """Return the source of a topic's samples: `topic:NAME`, or `topic:NAME@CLUSTER` if `cluster` is given.
+
+    `cluster` is given if the run has several clusters, because each may hold the topic.
+    """
     return Source.TOPIC.join_name(topic if cluster is None else f"{topic}@{cluster}")
 
 

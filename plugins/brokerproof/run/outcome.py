@@ -1,4 +1,7 @@
-"""A run's outcome: whether its result is what its scenario expects. The command line prints it, `record` stores it."""
+"""A run's outcome: whether its result is what its scenario expects.
+
+The command line prints the outcome, and the step `record` stores it.
+"""
 
 from __future__ import annotations
 

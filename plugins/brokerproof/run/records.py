@@ -4,8 +4,8 @@ A file has the name of its record's class, in snake case. A record is written wh
 if no step left it; a damaged file raises RunError, which names the file and the field. Each file also contains the
 version of the record's model.
 
-Spark tasks may run on other machines that share only the run's directory, so their proofs are records too. The live
-status for people is in live_status.py and is no proof.
+Spark tasks may run on other machines that share only the run's directory, so they leave their proofs as records too.
+The live status in live_status.py is only for people to read, and no verdict rests on it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _path(kind: type[Record], key: str | int | None) -> tuple[str, str]:
 
 
 class StepSeconds(Record):
-    """When a step started and when it ended, whether or not it succeeded."""
+    """When a step started and when it ended. A step that failed leaves this record too."""
 
     KEY = "step"
 
@@ -133,7 +133,7 @@ class StepProblem(Record):
 
 
 class ClustersConfigured(Record):
-    """The clusters have the configuration of the topology. The monitor samples them from now on."""
+    """All clusters have the topology's configuration, so the monitor may begin to sample them."""
 
     at: Moment
     # Nodes that were restarted for the configuration.
@@ -153,7 +153,7 @@ class ObservationsRequested(Record):
 
 
 class ObservationsWritten(Record):
-    """The monitor's answer: all samples up to the requested time are in the table `observations`."""
+    """Answers `ObservationsRequested`: all samples up to the requested time are in the table `observations`."""
 
     at: Moment
 
@@ -174,7 +174,7 @@ class NotificationAttempt(Record):
 
 
 class WallClockStep(StrictModel):
-    """A sudden change of a wall clock, measured against the run's time axis between two notes."""
+    """A sudden change of a wall clock against the run's time axis, between two successive notes of the clock."""
 
     # The time of the later note, on the run's time axis.
     at: Moment
@@ -183,9 +183,9 @@ class WallClockStep(StrictModel):
 
 
 class WallClockNote(Record):
-    """How far a process's wall clock is ahead of the run's time axis, and all steps of the clock so far.
+    """How far a process's wall clock is ahead of the run's time axis, and all sudden changes of the clock so far.
 
-    It is rewritten once a second.
+    The process rewrites this record once a second.
     """
 
     KEY = "process"
@@ -213,7 +213,7 @@ class SealedFile(StrictModel):
 
 
 class TableSeal(Record):
-    """The files of a table as they were when the job that wrote it had ended."""
+    """The files of a table as they were when the job that wrote the table had ended."""
 
     KEY = "table"
 
@@ -260,7 +260,7 @@ class PhaseTimes(Record):
 
 
 class FaultEffective(Record):
-    """A fault took effect. The consumers of a subscription that moves after this fault wait for this record."""
+    """A fault took effect. If a subscription changes clusters after the fault, its consumers wait for this record."""
 
     KEY = "fault"
 
@@ -269,7 +269,7 @@ class FaultEffective(Record):
 
 
 class FaultTargets(Record):
-    """The targets of a fault that were known only from an earlier answer, as no node answered when it was due."""
+    """The targets of a fault, from an earlier answer of the cluster, as no node answered when the fault was due."""
 
     KEY = "fault"
 
@@ -283,7 +283,7 @@ class FaultTargets(Record):
 
     @property
     def age_s(self) -> float:
-        """Seconds from the earlier answer to the injection."""
+        """Seconds from the cluster's earlier answer to the fault's injection."""
         return (self.at - self.known_at) / 1e6
 
 
@@ -417,7 +417,10 @@ class SubscriptionDrains(Record):
 
 
 class EpochRead(StrictModel):
-    """The part of a client's own record that one of its processes wrote. An epoch is the number of such a process."""
+    """What was read of the part of a client's own record that one process of the client wrote.
+
+    The epoch is this process's number among the client's processes.
+    """
 
     epoch: int
     segments: int
@@ -428,9 +431,9 @@ class EpochRead(StrictModel):
 
 
 class ClientRecordRead(Record):
-    """The parts of a client's own record from which the rows of a table were made.
+    """The parts of a client's own record from which the rows of a table were made, one per process of the client.
 
-    When the table is sealed, the client's own record is deleted, and this one stays.
+    When the table is sealed, the client's own record is deleted. This `ClientRecordRead` stays.
     """
 
     KEY = "client"
@@ -444,7 +447,7 @@ class ClientRecordRead(Record):
 
 
 class ReplicationDrain(StrictModel):
-    """Whether the log of `receiver` has everything that the log of `sender` has, with the reason."""
+    """Whether the topic's log in the cluster `receiver` has every message of its log in `sender`, with the reason."""
 
     topic: str
     sender: str = Field(alias="from")

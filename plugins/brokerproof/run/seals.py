@@ -1,7 +1,7 @@
-"""Seals: lists of each recorded table's files with sizes, numbers of rows and checksums, made by the table's writer.
+"""Seals. A table's seal lists its files with sizes, numbers of rows and checksums, and is made by the table's writer.
 
 Judging first compares tables with their seals. If a file is missing, added or changed, a sentence names it and the
-verdict is `unknown`. The checksums find accidental changes by a disk, a copy or a person. They are no signature.
+verdict is `unknown`. The checksums find accidental changes by a disk, a copy or a person, but are no signature.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class SealCheck:
 def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: bool = True) -> SealCheck:
     """Compare recorded tables with their seals.
 
-    A run of an older version, which did not write seals, has no broken table. Without `checksums`, only the names,
-    sizes and numbers of rows are compared, so only the footers of files are read.
+    In a run of an older version, which did not write seals, no table counts as broken. Without `checksums`, only the
+    names, sizes and numbers of rows are compared, so only the footer of each file is read.
     """
     broken: set[str] = set()
     problems: list[str] = []
@@ -126,7 +126,7 @@ def _describe_difference(sealed: SealedFile, found: SealedFile) -> str:
 
 
 def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile]:
-    """Return name, size, checksum and number of rows of each file of the table now, sorted by name.
+    """Return the present name, size, checksum and number of rows of each file of the table, sorted by name.
 
     Raises RunError if a file cannot be read.
     """
@@ -136,9 +136,9 @@ def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile
 
 
 def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:
-    """Return name, size, checksum and number of rows of a file now. The checksum is empty if `checksum` is false.
+    """Return a file's name, and its present size, checksum and number of rows.
 
-    Raises RunError if the file cannot be read.
+    The checksum is empty if `checksum` is false. Raises RunError if the file cannot be read.
     """
     try:
         with filesystem.open(f"{directory}/{name}", "rb") as file:
@@ -163,7 +163,7 @@ def _read_blocks(file: IO[bytes]) -> Iterable[bytes]:
 
 
 def _count_rows(file: IO[bytes]) -> int:
-    """Return the number of rows in a Parquet file's footer; 0 if the footer cannot be read."""
+    """Return the number of rows that a Parquet file's footer states; 0 if the footer cannot be read."""
     try:
         return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError):

@@ -1,7 +1,7 @@
-"""The course of a run over time, in steps of equal length, for the charts of its page. `verify` computes it once.
+"""The course of a run in time steps of equal length, for the charts on the run's page.
 
-No verdict depends on it. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
-A value is None if the step has no measured value.
+The run's step `verify` computes it once, and no verdict depends on it. All series of a run have the same time steps:
+time step `n` begins `n * step_s` seconds after `start`. A value is None if nothing was measured in its time step.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class DeliverySeries(StrictModel):
 
 
 class SampleSeries(StrictModel):
-    """One sampled metric of one source, with the names of observations.py.
+    """The values of one sampled metric of one source over the run, named as in observations.py.
 
-    The value of a step is the value of its last sample, a counter's increase per second, or the length of a list,
-    depending on the metric's `SeriesKind`.
+    The value of a time step depends on the metric's `SeriesKind`. It is the value of the step's last sample, a
+    counter's increase per second, or the length of a list.
     """
 
     source: str
@@ -59,7 +59,7 @@ class SampleSeries(StrictModel):
 class OwnerChange(StrictModel):
     """From the time `at` on, the node `owner` serves `topic`, which is a topic or one partition.
 
-    `owner` is empty if no node serves `topic`, and None if no node answered the question.
+    `owner` is empty if no node serves `topic`. It is None if no node answered, so that the owner is unknown.
     """
 
     topic: str

@@ -83,9 +83,9 @@ def query_files(
 ) -> Iterator[dict[str, Any]]:
     """Run a query on each file of a table, one after the other, and yield the resulting rows, as {column: value}.
 
-    In the query, `recorded` is the content of the file, and `$NAME` is the value of that name in `values`. Raises
-    RunError if a file cannot be read. But if `problems` is given, a sentence is added to it, and the other files are
-    read.
+    In the query, `recorded` is the content of the file, and `$NAME` is the value of that name in `values`. If a file
+    cannot be read and the list `problems` is given, a sentence is added to the list, and the other files are read.
+    Without `problems`, the unreadable file raises RunError.
     """
     # Imported here, because DuckDB imports pandas, which takes half a second. Parsing of DAG files does not need it.
     import duckdb

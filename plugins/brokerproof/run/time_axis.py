@@ -18,12 +18,12 @@ _STEP_US = 100_000
 
 
 def make_time_axis() -> TimeAxis:
-    """Return a new axis on which the present time is the present time of the wall clock."""
+    """Return a new time axis, which at this moment shows the same time as the wall clock."""
     return TimeAxis(boot_id=clock.read_boot_id(), offset_us=clock.measure_offset_us())
 
 
 def follow_time_axis(run: Run) -> None:
-    """Take this process's times from the run's axis from now on, or from the wall clock if the run has no axis.
+    """Let this process take its times from the run's time axis; if the run has none, from the wall clock.
 
     Raises RunError if run.json cannot be read.
     """
@@ -36,9 +36,9 @@ def follow_time_axis(run: Run) -> None:
 
 @contextmanager
 def note_wall_clock(run: Run, process: str) -> Iterator[None]:
-    """Note the wall clock of this process once a second while the block runs, and at its end.
+    """Write a `WallClockNote` of this process once a second while the block runs, and at the block's end.
 
-    An error while noting ends the notes but not the block, and is printed on stderr.
+    If writing a note fails, the error is printed on stderr, and no more notes are written. The block goes on.
     """
     ending = threading.Event()
 
@@ -59,10 +59,10 @@ def note_wall_clock(run: Run, process: str) -> Iterator[None]:
 
 
 class WallClockNotes:
-    """Writes a process's `WallClockNote`. Each note replaces the previous one and has all steps so far."""
+    """Writes a process's `WallClockNote`. Each note replaces the previous one, with all changes of the clock so far."""
 
     def __init__(self, run: Run, process: str, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
-        """Keep the steps and boots that an earlier process of the same name has noted.
+        """Take over the changes of the clock and the boot ids that an earlier process of the same name has noted.
 
         Raises RunError if the earlier process's note is damaged.
         """
@@ -75,7 +75,10 @@ class WallClockNotes:
         self._lead_us = earlier.lead_us if earlier and earlier.boot_id == self._boot_id else None
 
     def add(self) -> None:
-        """Note the wall clock as it is now. Raises MachineError if the note cannot be written."""
+        """Write a note of how far the wall clock is ahead of the run's time axis.
+
+        Raises MachineError if the note cannot be written.
+        """
         lead_us, at = self._time.measure_wall_lead(), self._time.now_us()
         if self._lead_us is not None and abs(lead_us - self._lead_us) > _STEP_US:
             self._steps = (*self._steps, WallClockStep(at=at, size_us=lead_us - self._lead_us))

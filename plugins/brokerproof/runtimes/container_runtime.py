@@ -1,10 +1,10 @@
-"""The `docker` runtime: nodes are containers of the official image, each region is a network of its own.
+"""The `docker` runtime: nodes are containers of the messaging system's official image, and each region is a network.
 
-A node has its address in the network of its region. Unless the run has links, the node also joins the network of each
-other region, under the same name, so that regions reach each other. In the container, the node's directory is /node,
-and its data is on volumes. The run's directory `nodes/<name>/` has the node's configuration and, after the run, its
-log. The file `containers.json` exists if the run has used an engine. So a run without containers needs no engine to
-end.
+A node has its address in the network of its region. Unless the run emulates links between regions, the node also joins
+the networks of the other regions, under the same name. So regions reach each other. In the container, the node's
+directory is /node, and its data is on volumes. The run's directory `nodes/<name>/` has the node's configuration and,
+after the run, its log. The file `nodes/containers.json` exists only if the run has used an engine. So a run without
+containers can end even if no engine answers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """Return addresses from the setting `container_subnets`, and ports from the setting `container_ports` on."""
+        """Return addresses in the setting `container_subnets`, and ports from the setting `container_ports` upwards."""
         settings = from_environment()
         return assign_container_addresses(topology, slot, settings.container_subnets, settings.container_ports)
 
@@ -87,7 +87,7 @@ class ContainerRuntime(SupervisedRuntime):
             return engine.read_text_file(self._in_engine.client, container, path)
 
     def prepare(self, spec: NodeSpec) -> None:
-        """Make the network of the node's region, the node's volumes, and its container with its files."""
+        """Make the network of the node's region, the node's volumes, and the node's container with the node's files."""
         self._in_engine.begin()
         directory = self.nodes / spec.name
         directory.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ class ContainerRuntime(SupervisedRuntime):
         return f"{description}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
 
     def check_nobody_interfered(self) -> None:
-        """Raises NodeError if the kernel or a person ended the container of a wanted node, even if it runs again."""
+        """Raises NodeError if the kernel or a person ended a node that should run, even if the node runs again."""
         for path in sorted(self.nodes.glob(f"*/{_INTERFERENCE}")):
             raise _blame_others(path.parent.name, path.read_text(encoding="utf-8"))
         for name in sorted(path.parent.name for path in self.nodes.glob("*/wanted")):
@@ -222,7 +222,7 @@ class ContainerRuntime(SupervisedRuntime):
         return LinkClient(self.nodes)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """Return the last lines of the container's log in the engine, after the last errors of earlier lines."""
+        """Return the last lines of the container's log, with earlier lines that contain errors above them."""
         with translate_engine_errors(f"the log of node {name} cannot be read"):
             try:
                 text: bytes = self._in_engine.client.logs(self._in_engine.name(name), tail=_TAIL_LINES_READ)
@@ -251,14 +251,14 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def require(topology: Topology) -> None:
-        """Raises MachineError if no engine answers, or if the topology has links and their image is missing."""
+        """Raises MachineError if no engine answers, or if the topology has links but the link process has no image."""
         client = engine.find_engine()
         if topology.links:
             engine.provide_image(client, from_environment().image, is_ours=True)
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """Remove the objects of runs from the engine. Their labels identify them, even if a run's directory is gone."""
+        """Remove what runs left in the engine. Labels identify a run's objects, even if the run's directory is gone."""
         if not engine.is_there():
             return []
         with translate_engine_errors("what runs left in the engine cannot be removed"):
@@ -313,7 +313,10 @@ class ContainerRuntime(SupervisedRuntime):
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
-        """Remove the objects of an ended run that still has addresses of this subnet. Returns whether there was one."""
+        """Remove the objects of an ended run that still has addresses of this subnet.
+
+        Returns whether there was such a run.
+        """
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
         for directory in engine.list_runs_in_engine():
             other = RunInEngine(Path(directory))
@@ -350,7 +353,7 @@ class ContainerRuntime(SupervisedRuntime):
         )
 
     def _describe(self, spec: NodeSpec, command: Sequence[str]) -> Container:
-        """Return a container for `command`, with the node's image, environment, files, volumes and memory limit."""
+        """Describe a container for `command`, with the node's image, environment, files, volumes and memory limit."""
         return Container(
             name=spec.name,
             image=spec.image,
@@ -379,7 +382,10 @@ class ContainerRuntime(SupervisedRuntime):
             raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
     def _run(self, program: Container, *, timeout_s: float) -> str:
-        """Run a program that joins every network of the run, to its end. Returns why it failed, "" after success."""
+        """Run a program in a container that joins every network of the run, and wait until the program ends.
+
+        Returns why the program failed, or "" after success.
+        """
         client = self._in_engine.client
         networks = [network["Name"] for network in self._in_engine.list_networks()]
         with self._made(replace(program, network=networks[0])) as container:
@@ -395,7 +401,7 @@ class ContainerRuntime(SupervisedRuntime):
             return f"it ended with status {status}; its last lines are\n{last_lines}"
 
     def _end(self, container: Mapping[str, Any]) -> None:
-        """Kill and remove a container. If it is a node, save its log first."""
+        """Kill and remove a container. If it is a node's container, save its log first."""
         try:
             if container["State"] == "paused":
                 self._in_engine.client.unpause(container["Id"])
@@ -464,7 +470,10 @@ def _blame_others(name: str, how: str) -> NodeError:
 
 
 def _answers(address: str, port: int) -> bool:
-    """Return whether a process accepts a connection. Raises OSError if that is unknown: the network is unreachable."""
+    """Return whether a process accepts a connection at this address and port.
+
+    Raises OSError if the network is unreachable, so that the answer is unknown.
+    """
     try:
         socket.create_connection((address, port), timeout=0.5).close()
     except OSError as error:

@@ -74,13 +74,13 @@ def connect(host: str | None = None) -> docker.APIClient:
 
 
 def find_engine() -> docker.APIClient:
-    """Return a client of the engine that the environment names now."""
+    """Return a client of the engine that the variable `DOCKER_HOST` names, or else of this machine's engine."""
     return connect(os.environ.get("DOCKER_HOST"))
 
 
 @contextmanager
 def translate_engine_errors(problem: str) -> Iterator[None]:
-    """Raises MachineError if the engine does not answer in the block, NodeError if it refuses a request."""
+    """Translate errors in the block: MachineError if the engine does not answer, NodeError if it refuses a request."""
     try:
         yield
     except APIError as error:
@@ -90,7 +90,7 @@ def translate_engine_errors(problem: str) -> Iterator[None]:
 
 
 def _find_reason(error: BaseException) -> str:
-    """Return the operating system's message, which libraries wrap several times, or else the library's own message."""
+    """Return the operating system's message, which libraries may have wrapped, or else the error's own message."""
     wrapped: BaseException | None = error
     while wrapped is not None:
         if isinstance(wrapped, OSError) and wrapped.strerror:
@@ -101,7 +101,7 @@ def _find_reason(error: BaseException) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """A container to be made. In command and files, `{node}` means the container's directory, `{host}` its name."""
+    """A container to be made. In its command and files, `{node}` means its directory, and `{host}` its host name."""
 
     # The container's name in the run, which is also its host name.
     name: str
@@ -139,7 +139,7 @@ class RunInEngine:
 
     @property
     def client(self) -> docker.APIClient:
-        """A client of the engine that the run began in, even if the environment names another engine now."""
+        """A client of the engine that the run used first, even if `DOCKER_HOST` has changed since."""
         return connect(self._host)
 
     @cached_property
@@ -162,7 +162,7 @@ class RunInEngine:
             write_whole(self._record, json.dumps({**self.labels, "host": self._host}))
 
     def name(self, of: str) -> str:
-        """Return the name in the engine of a container, network or volume of the run."""
+        """Return the name that a container, network or volume of the run has in the engine."""
         return f"{self.prefix}-{of}"
 
     def create(self, wanted: Container) -> str:
@@ -209,7 +209,10 @@ class RunInEngine:
                 self.client.connect_container_to_network(container, network["Id"])
 
     def create_network(self, name: str, *, pool: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Make a network that Brokerproof's and its clients' containers join. Raises APIError if the engine refuses."""
+        """Make a network of the run. The containers in which Brokerproof and its clients run join it.
+
+        Raises APIError if the engine refuses a request.
+        """
         made = self.client.create_network(
             self.name(name), driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels}
         )
@@ -225,7 +228,10 @@ class RunInEngine:
         return list(self.client.networks(filters=self._filters))
 
     def remove_containers(self) -> None:
-        """End and remove all containers, including those that the engine was still making for a process that died."""
+        """End and remove all containers of the run.
+
+        This is repeated until none is left, because the engine may still be making one for a process that died.
+        """
         wait_until(self._remove_containers, timeout_s=_GO_S, what="the run's containers to go")
 
     def _remove_containers(self) -> bool:
@@ -233,7 +239,7 @@ class RunInEngine:
         return not self.list_containers()
 
     def remove_networks(self) -> None:
-        """Remove all networks, after every container in them, such as those of clients, is disconnected.
+        """Disconnect all containers, such as those of clients, from the run's networks, and remove the networks.
 
         Stopped containers of clients are disconnected too, because they could not start again without the network.
         """
@@ -274,12 +280,12 @@ def ask_for_each(containers: Iterable[T], ask: Callable[[T], None]) -> None:
 
 
 def fill(text: str, host: str) -> str:
-    """Return a text of a node with `{node}` replaced by its directory, and `{host}` by its host name."""
+    """Return `text` with `{node}` replaced by the node's directory in its container, and `{host}` by its host name."""
     return text.replace("{node}", HOME).replace("{host}", host)
 
 
 def _find_owner(image: Mapping[str, Any]) -> int:
-    """Return the user id that must own a container's files: the image's user, or 0 (root) if the id is no number."""
+    """Return the id of the image's user, who must own the container's files; 0 (root) if the image gives no number."""
     user = (image["Config"].get("User") or "0").split(":")[0]
     return int(user) if user.isdigit() else 0
 
@@ -389,7 +395,7 @@ def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
 
 @contextmanager
 def allow_absence() -> Iterator[None]:
-    """Ignore the engine's error if the object of the request is gone, or is being removed."""
+    """Ignore an error of the engine in the block if the object of the request is gone or is being removed."""
     try:
         yield
     except NotFound:

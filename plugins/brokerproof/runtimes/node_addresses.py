@@ -1,7 +1,8 @@
 """The addresses of a run's nodes, from the number of the slot that the run holds (machine/slots.py).
 
-A viewer is a node or a place: the clients, or the serving nodes, of a region. With links, it sees the nodes of other
-regions at addresses of its own.
+A viewer is a node or a place. A place is a group of processes that connect to other regions as one: the clients, or the
+serving nodes, of a region. If the topology has links between regions, each viewer sees the nodes of other regions at
+addresses of its own.
 
 Processes have loopback addresses. For containers, each slot has a range of addresses, with one subnet for each region.
 A subnet holds, in this order: the addresses of the region's nodes, the addresses at which viewers in the region see
@@ -51,8 +52,9 @@ def assign_addresses(topology: Topology, slot: int) -> dict[str, str]:
 def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
     """Return the address at which each viewer sees each node of another region: {viewer: {node: address}}.
 
-    Each viewer has a subnet of its own, so that a connection's target address shows its viewer. Without links, the
-    result is empty. Raises MachineError if there are too many nodes or places.
+    A viewer is a node or a place (a region's clients or its serving nodes). Each viewer has a subnet of its own, so
+    that a connection's target address shows which viewer opened it. If the topology has no links, the result is empty.
+    Raises MachineError if there are too many nodes or places.
     """
     if not topology.links:
         return {}
@@ -73,7 +75,7 @@ def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
 
 
 def _find_regions(topology: Topology) -> dict[str, str]:
-    """Return {viewer: its region}."""
+    """Return {viewer: its region} for each node and each place (a region's clients or its serving nodes)."""
     return {**{name: node.region for name, node in topology.nodes.items()}, **topology.places}
 
 
@@ -106,10 +108,10 @@ class Subnet:
 
 
 def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Network, first_port: int) -> Addresses:
-    """Return the addresses of a run that holds `slot`, and its nodes' ports of this machine.
+    """Return the addresses of a run that holds `slot`, and the ports of this machine that lead to the run's nodes.
 
-    `subnets` has the addresses of all slots, `first_port` is the first port of slot 0. Raises MachineError if there are
-    too few addresses.
+    `subnets` has the addresses of all slots, and `first_port` is the first port of slot 0. Raises MachineError if there
+    are too few addresses.
     """
     ranges = 2 ** (_SLOT_PREFIX - subnets.prefixlen)
     if slot >= ranges:
@@ -133,7 +135,10 @@ def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Netwo
 
 
 def _assign_host_ports(topology: Topology, slot: int, first_port: int) -> dict[str, list[int]]:
-    """Return {node: its ports of this machine}; empty if there are too few, because a scenario can run without them."""
+    """Return {node: ports of this machine that lead to the node}.
+
+    The result is empty if there are too few ports, because a scenario can run without them.
+    """
     first, count = first_port + slot * _HOST_PORTS_OF_SLOT, len(topology.nodes) * _HOST_PORTS_OF_NODE
     if count > _HOST_PORTS_OF_SLOT or first + count > min(first_port + _HOST_PORTS, _LAST_PORT):
         return {}

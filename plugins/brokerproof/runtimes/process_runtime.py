@@ -1,8 +1,8 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
 A node's directory is `nodes/<name>/` of the run. It holds the node's files, its data directories, `log/node.log`, and
-`pid.json`, the record of its process (machine/processes.py). `node.json` names the data directories, for callers
-without the spec.
+`pid.json`, the record of its process (machine/processes.py). `node.json` names the data directories, for callers that
+do not have the node's `NodeSpec`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class ProcessRuntime(SupervisedRuntime):
         return {name: process.pid for name in names if (process := self._find_process(name)) is not None}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """Return the last lines of log/node.log, after the last errors of earlier lines."""
+        """Return the last lines of log/node.log, with earlier lines that contain errors above them."""
         log = self.directory(name) / "log" / "node.log"
         if not log.exists():
             return "(no log)"
@@ -197,7 +197,10 @@ class ProcessRuntime(SupervisedRuntime):
         return [part.replace("{node}", str(self.directory(name))) for part in command]
 
     def _run(self, name: str, command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float) -> str:
-        """Run a program in a node's directory, to its end. Returns why it failed, "" after success."""
+        """Run a program in a node's directory, and wait until the program ends.
+
+        Returns why the program failed, or "" after success.
+        """
         try:
             result = subprocess.run(
                 self._command(name, command),

@@ -14,7 +14,7 @@ from brokerproof.runtimes.restarts import RestartEvent
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSpec:
-    """Everything that a runtime needs to start a node; made by a system."""
+    """Everything that a runtime needs to start a node. The code for the node's messaging system makes it."""
 
     name: str
     role: str
@@ -51,7 +51,7 @@ class NodeSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program that runs once, next to the nodes, and has to succeed."""
+    """A program that runs once, outside the nodes but able to reach them, and has to succeed."""
 
     # The program's purpose, as the subject of the sentence "… failed".
     purpose: str
@@ -87,7 +87,7 @@ class Runtime(Protocol):
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
         """Return the addresses and ports of the run that holds the slot with this number (machine/slots.py).
 
-        Raises MachineError if the topology needs too many.
+        Raises MachineError if the topology needs more addresses than the slot has.
         """
 
     def prepare(self, spec: NodeSpec) -> None:
@@ -100,19 +100,19 @@ class Runtime(Protocol):
         """
 
     def stop(self, name: str, *, grace_s: float) -> None:
-        """Ask the node to end, and kill it if it still runs after `grace_s` seconds. Returns when the node is gone."""
+        """Ask the node to end, kill it if it still runs after `grace_s` seconds, and wait until it is gone."""
 
     def kill(self, name: str) -> None:
-        """End the node at once. Returns when the node is gone."""
+        """End the node at once, and wait until it is gone."""
 
     def wipe(self, spec: NodeSpec) -> None:
-        """Empty the data directories of a node that does not run. Raises NodeError if it runs."""
+        """Empty the data directories of a node that does not run. Raises NodeError if the node runs."""
 
     def reset(self, spec: NodeSpec) -> None:
-        """Run the spec's `reset` program, if it has one. Raises NodeError if the program fails."""
+        """Run the `reset` program of the node's spec, if it has one. Raises NodeError if the program fails."""
 
     def execute(self, program: Program) -> None:
-        """Run a program next to the nodes and wait for its end. Raises NodeError if it fails or takes too long."""
+        """Run a program outside the nodes and wait for its end. Raises NodeError if it fails or takes too long."""
 
     def is_alive(self, name: str) -> bool:
         """Return whether the node's process runs, even if it is frozen."""
@@ -124,7 +124,7 @@ class Runtime(Protocol):
         """Return the last lines of the node's log."""
 
     def release(self) -> list[str]:
-        """End every node of the run, and its link process. Returns the names of those that still ran."""
+        """End the nodes and the link process of the run. Returns the names of those that still ran."""
 
     def forget(self) -> None:
         """Remove the data of those nodes of the run that have ended. Their logs and configuration stay."""
@@ -165,7 +165,7 @@ class PausesNodes(Protocol):
 
 @runtime_checkable
 class EmulatesLinks(Protocol):
-    """A runtime that can put links with delay, bandwidth and state between the regions of a run."""
+    """A runtime that can emulate the links between the regions of a run, each with a delay, a bandwidth and a state."""
 
     def start_links(self, plan: Plan) -> LinkClient:
         """Start the emulated network. Raises MachineError if an address is taken, NodeError if the start fails."""
@@ -196,7 +196,7 @@ class SupervisesNodes(Protocol):
         """End the service manager, so that no node is restarted from now on. Does nothing if there is none."""
 
     def list_restart_events(self) -> list[RestartEvent]:
-        """Return the ends of nodes that the service manager saw, and its restarts, in the order of time."""
+        """Return each end of a node that the service manager saw and each restart that it made, in order of time."""
 
 
 @runtime_checkable
@@ -213,7 +213,7 @@ class LivesElsewhere(Protocol):
 
     @staticmethod
     def require(topology: Topology) -> None:
-        """Raises MachineError if the runtime cannot run nodes of this topology now."""
+        """Raises MachineError if this machine lacks what the runtime needs for this topology, such as an engine."""
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:

@@ -1,4 +1,7 @@
-"""The record of a service manager: the ends of nodes that it saw, and its restarts, in a file that only grows."""
+"""The record of a service manager: each end of a node that it saw, and each restart that it made.
+
+The record is a file that only grows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class RestartStep(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RestartEvent:
-    """One end of a node by itself, or one restart of a node."""
+    """One event: a node ended by itself, or the service manager restarted it."""
 
     node: str
     step: RestartStep

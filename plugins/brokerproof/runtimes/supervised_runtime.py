@@ -1,8 +1,8 @@
-"""The common part of runtimes with a service manager: which nodes should run, their locks, and the ends of their logs.
+"""The common part of runtimes with a service manager: which nodes should run, their locks, and their logs' last lines.
 
-A node's file `wanted` exists from its start until `stop` or `kill`. If a node has this file and does not run, it has
-ended by itself. While a process or thread starts or ends a node, it holds the lock of the node's directory. So a fault
-and the service manager never race.
+A node's file `wanted` exists from the node's start until `stop` or `kill`. If a node has this file and does not run, it
+has ended by itself. A process or thread holds the lock of a node's directory while it starts or ends the node. So a
+fault and the service manager never race.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ class SupervisedRuntime(ABC):
             return self._has_ended_by_itself(name) if locked else None
 
     def start_again(self, spec: NodeSpec) -> bool:
-        """Start the node if it ended by itself and no other caller holds its lock. Returns whether it was started."""
+        """Start the node if it ended by itself and no other caller holds the node's lock.
+
+        Returns whether the node was started.
+        """
         with self._lock(spec.name, wait=False) as locked:
             if not locked or not self._has_ended_by_itself(spec.name):
                 return False
@@ -105,9 +108,10 @@ def _lock_file(descriptor: int, *, wait: bool) -> bool:
 
 
 def pick_last_lines(text: str, lines: int) -> str:
-    """Return the last `lines` lines of a log, after the last errors of earlier lines, at most about a third of `lines`.
+    """Return the last `lines` lines of a log, with earlier lines that contain errors above them.
 
-    A program may print the reason of its end first, and then a page about its usage.
+    Of these earlier lines, only the last are returned, at most about a third of `lines`. They are needed because a
+    program may print the reason of its end first, and then a page about its usage.
     """
     all_lines = text.splitlines()
     errors = [line for line in all_lines[:-lines] if _ERROR.search(line)]

@@ -1,9 +1,9 @@
 """The start, search and end of the supervisor, a process that acts as the service manager of a run's nodes.
 
-The supervisor's files are next to the nodes' directories: its plan (`supervision.json`), its record
-(`supervisor.json`), its log, and the ends and restarts that it saw (`restarts.jsonl`). The supervisor restarts nodes
-only while the plan exists. So the removal of the plan ends the supervision, even if the process that removed it dies at
-once.
+The supervisor's files are next to the nodes' directories: its plan (`supervision.json`), the record of its process
+(`supervisor.json`), its log, and the ends that it saw and restarts that it made (`restarts.jsonl`). The supervisor
+restarts nodes only while the plan exists. So the removal of the plan ends the supervision, even if the process that
+removed the plan dies at once.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class Supervision:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether nodes may be restarted: the plan exists."""
+        """Whether the plan exists, so that nodes may be restarted."""
         return self._plan.exists()
 
     @property
     def events(self) -> RestartRecord:
-        """The record of the ends and restarts that the supervisor saw."""
+        """The record of the ends of nodes that the supervisor saw, and of the restarts that it made."""
         return RestartRecord(self._nodes / _EVENTS)
 
     def read_plan(self) -> list[SupervisedNode]:
@@ -103,7 +103,8 @@ class Supervision:
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
     """Yield the supervisors on this machine that this user may inspect, or only those of runs below a directory.
 
-    End the supervisors before other processes with marks, because a supervisor would restart its nodes.
+    A caller that also ends other processes with marks must end the supervisors first, because they would restart their
+    nodes.
     """
     marked = [(process, read_mark(process)) for process in find_marked_processes(below)]
     found = {process.pid: process for process, mark in marked if mark is not None and mark.name == _NAME}

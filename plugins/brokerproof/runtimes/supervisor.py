@@ -1,7 +1,9 @@
-"""The supervisor, the service manager of a run's nodes: `python -m brokerproof.runtimes.supervisor NODES MODULE:CLASS`.
+"""The supervisor, a process that acts as the service manager of a run's nodes.
 
-Each time a node ends by itself, the supervisor restarts it `after_s` seconds later. There is no back-off and no limit.
-systemd has a limit of five starts in ten seconds, which is never reached if `after_s` is 2.5 s or more.
+`python -m brokerproof.runtimes.supervisor NODES MODULE:CLASS` starts it, with the directory of the nodes and the class
+of their runtime. Each time a node ends by itself, the supervisor restarts it after the node's delay, `after_s`. There
+is no back-off and no limit. systemd gives up after five starts in ten seconds, but a node with a delay of 2.5 s or more
+never reaches this limit.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ class RestartableNodes(Protocol):
     """The methods of a runtime that the supervisor calls."""
 
     def has_ended_by_itself(self, name: str) -> bool | None:
-        """Return whether the node ended without `stop` or `kill`; None if another caller starts or ends it just now."""
+        """Return whether the node ended without `stop` or `kill`.
+
+        None if another thread or process is starting or ending the node at this moment.
+        """
 
     def start_again(self, spec: NodeSpec) -> bool:
         """Start the node if it ended by itself. Returns whether it was started."""
@@ -51,7 +56,10 @@ class Supervisor:
         self._times: Counter[tuple[str, RestartStep]] = Counter()
 
     def look(self) -> None:
-        """Look at every node once, and restart nodes that are due. Raises OSError if an event cannot be recorded."""
+        """Look at every node once, and restart each node whose delay after its end is over.
+
+        Raises OSError if an event cannot be recorded.
+        """
         for node in self._supervised:
             self._look_at(node)
 
@@ -88,7 +96,10 @@ class Supervisor:
 
 
 def main(nodes: Path, runtime: str) -> None:
-    """Watch the nodes of a runtime, given as MODULE:CLASS, until the supervision's plan is removed."""
+    """Watch the nodes below the directory `nodes` until the plan, the file `supervision.json` there, is removed.
+
+    `runtime` is the class of the nodes' runtime, as MODULE:CLASS.
+    """
     supervision = Supervision(nodes)
     module, _, name = runtime.partition(":")
     make: type[SupervisedRuntime] = getattr(import_module(module), name)

@@ -1,4 +1,7 @@
-"""Creates Spark's class data archive by a job of a few rows: `python -m brokerproof.spark.class_data_dump`."""
+"""Makes the class data archive with which Spark jobs start faster: `python -m brokerproof.spark.class_data_dump`.
+
+Java writes the archive at the end of a job of a few rows.
+"""
 
 from __future__ import annotations
 

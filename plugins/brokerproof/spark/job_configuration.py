@@ -18,12 +18,12 @@ from brokerproof.suites.suite_names import list_suites
 
 
 def locate_archive() -> Path:
-    """Return the path of the archive, whether or not it exists."""
+    """Return the path of Spark's class data archive, whether or not it exists."""
     return Path(sys.prefix) / "share" / "brokerproof" / "spark.jsa"
 
 
 def list_java_options() -> list[str]:
-    """Return the options that make a JVM use the archive; an empty list if the archive does not exist.
+    """Return the options that make a JVM use Spark's class data archive; empty if the archive does not exist.
 
     If the archive does not fit a JVM, the JVM starts without it and prints no warning.
     """
@@ -95,9 +95,9 @@ def build_spark_environment(settings: Settings, temporary: Path, *, local: bool)
 
 
 def list_verify_options(expectations: Directories) -> list[str]:
-    """Return the command-line options of `verify`: the directories of suites, and the names of the users' suites.
+    """Return the command-line options of the job `verify`: the directories of suites, and the names of users' suites.
 
-    If the file of such a suite is missing when `verify` runs, the suite's verdict is `unknown`. The shipped directory
+    If the file of a user's suite is missing when `verify` runs, the suite's verdict is `unknown`. The shipped directory
     is last, because `verify` takes each suite from the first directory that has it.
     """
     in_order = sorted(expectations.paths, key=lambda path: path == expectations.shipped)

@@ -19,7 +19,7 @@ _PROGRAMS = {"master": "org.apache.spark.deploy.master.Master", "worker": "org.a
 
 
 def build_command(arguments: Sequence[str]) -> list[str]:
-    """Return the command that starts Spark's program.
+    """Return the command that starts Spark's program for a master or a worker.
 
     Exits with status 2 if the first argument is not `master` or `worker`.
     """

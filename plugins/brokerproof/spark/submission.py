@@ -2,8 +2,8 @@
 
 A job has a directory for the files that only the job itself reads: shuffles, spilled rows, libraries that Java unpacks.
 A killed job does not remove its files, which may be gigabytes for a judging job. So the directory's name contains the
-pid and start of the process that submitted the job. The next job, or `brokerproof down`, removes the directories of
-processes that have ended.
+process id and start time of the process that submitted the job. The next job, or `brokerproof down`, removes the
+directories whose processes have ended.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _jobs = itertools.count()
 
 
 class LastException:
-    """Keeps a sentence about the last exception in the output in `sentence`; empty if the output contains none.
+    """Finds the last exception in a job's output. `sentence` describes it, and is empty if there is none.
 
     An exception of this project is kept even if exceptions of Spark follow, because Spark raises those while it ends
-    the other tasks. If Java printed the cause of an exception once, `sentence` includes the cause.
+    the job's other tasks. For an exception of Spark or Java, `sentence` includes the cause. This holds even if the
+    output repeats the exception without its cause.
     """
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ def submit_locally(
 def temporary_directory(parent: Path) -> Iterator[Path]:
     """Make a directory for one job below `parent`, yield it, and remove it at the end of the block.
 
-    First, the directories of processes that have ended are removed.
+    Before that, directories below `parent` that belong to ended processes are removed.
     """
     remove_abandoned_directories(parent)
     directory = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
@@ -122,7 +123,10 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
 
 
 def remove_abandoned_directories(parent: Path) -> None:
-    """Remove the directories below `parent` whose names contain a process that has ended. All others stay."""
+    """Remove each directory below `parent` that belongs to a process that has ended. All others stay.
+
+    A directory's name contains the process id and start time of its process.
+    """
     for directory in parent.glob("*"):
         if not _has_living_owner(directory.name):
             shutil.rmtree(directory, ignore_errors=True)

@@ -1,8 +1,8 @@
 """The JSON schemas of the keywords of standard expectations, and the check of a value against a schema.
 
-Great Expectations ships a schema for nearly every kind. The schemas are read as files, because an import of the library
-would take 7 to 10 s, and one of `jsonschema` over 1 s. This module has its own schema if the library has none, or if
-the library allows values with which an expectation always holds or cannot be evaluated.
+Great Expectations ships a schema for nearly every kind of expectation. The schemas are read as files, because importing
+the library takes 7 to 10 s, and importing `jsonschema` takes over 1 s. This module has its own schema if the library
+has none. It also has one if the library allows values with which an expectation always holds or cannot be evaluated.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ _ALSO_REQUIRED = frozenset({"regex", "type_list", "column_list", "column_set"})
 
 
 def list_keyword_schemas(kind: str) -> dict[str, Schema]:
-    """Return the schema of each keyword of a standard expectation. Raises InputError if the library has none."""
+    """Return the schema of each keyword of a kind of standard expectation.
+
+    Raises InputError if Great Expectations is not installed or has no schema for this kind.
+    """
     stricter = {**_STRICTER_FOR_ALL, **_STRICTER.get(kind, {})}
     properties = _read_schema(kind)["properties"]
     return {name: stricter.get(name, schema) for name, schema in properties.items() if name not in _NO_KEYWORDS}
@@ -91,7 +94,7 @@ def _read_schema(kind: str) -> Schema:
 
 
 def find_problem(schema: Schema, value: Any) -> str | None:
-    """Return what is wrong with the value of a keyword, as a phrase, or None."""
+    """Return what is wrong with the value of a keyword, as a phrase; None if the value fits the schema."""
     # The library also allows an object, which names a parameter that is filled in later. No suite has parameters.
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "object"] or [schema]
     first = options[0]
@@ -129,7 +132,10 @@ def _find_query_problem(query: str) -> str | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a float can hold. Python's JSON reader also accepts NaN, Infinity and any integer."""
+    """Whether the value is a number that a float can hold.
+
+    Python's JSON reader also accepts NaN, Infinity and integers of any size.
+    """
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -138,10 +144,10 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is no null, list or mapping.
+    """Whether the value is neither null nor a list or mapping.
 
-    With a null in a set, a wrong row would pass: in Spark, `2 IN (1, NULL)` is null, and Great Expectations counts null
-    as true.
+    If the set of an expectation had a null, a wrong row would pass. In Spark, `2 IN (1, NULL)` is null, and Great
+    Expectations counts null as true.
     """
     return value is not None and not isinstance(value, list | dict)
 

@@ -1,7 +1,8 @@
-"""The standard expectations of Great Expectations that a suite may have, and the reasons against all others.
+"""The standard expectations of Great Expectations that a suite may have, and why the others cannot be used.
 
 The list is closed, so that no verdict rests on a kind that a new version of the library adds. The keywords of each kind
-come from the library's own schemas (keyword_schemas.py). A test compares them with the library.
+come from the library's own schemas (keyword_schemas.py). A test compares the kinds and keywords with the library's
+classes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ CLOSED_KEYWORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class StandardExpectation:
-    """A kind of standard expectation."""
+    """One kind of standard expectation, such as `expect_column_max_to_be_between`."""
 
     kind: str
     scope: Scope
@@ -53,7 +54,7 @@ class StandardExpectation:
 
     @property
     def keywords(self) -> Mapping[str, Schema]:
-        """All keywords that a suite may give, each with its schema."""
+        """All keywords that an expectation of this kind may have in a suite, each with its schema."""
         schemas = list_keyword_schemas(self.kind)
         return {name: schema for name, schema in schemas.items() if name not in CLOSED_KEYWORDS}
 
@@ -66,16 +67,16 @@ class StandardExpectation:
 
     @property
     def required(self) -> frozenset[str]:
-        """The other keywords that must be given."""
+        """The keywords that must be given, without those that name columns."""
         return list_required_keywords(self.kind).difference(self.column_keywords)
 
     @property
     def any_of(self) -> tuple[str, ...]:
-        """The bounds. At least one is needed, because without a bound the expectation always holds."""
+        """The keywords for bounds. At least one must be given, because without a bound the expectation always holds."""
         return tuple(name for name in ("min_value", "max_value") if name in self.keywords)
 
     def list_columns(self, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the columns that the keywords name."""
+        """Return the names of the columns in an expectation's keyword arguments."""
         named = [kwargs[keyword] for keyword in self.column_keywords]
         return tuple(column for each in named for column in (each if isinstance(each, list) else [each]))
 

@@ -5,7 +5,7 @@ expectation about every anomaly or metric of the suite. In every file, the bound
 than those of its metric. Every file may also have standard expectations of Great Expectations
 (standard_expectations.py). A user's own suite may have expectations about all anomalies and metrics.
 
-`make docs` writes the shipped files from the tables of anomalies and metrics.
+`make docs` writes the shipped files from the anomalies in guarantees.py and the metrics in metrics.py.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _META = {"great_expectations_version": "1.24.1"}
 
 
 def list_subjects(suite: Suite) -> list[str]:
-    """Return the names of a suite's anomalies or, if the suite has none, of its metrics. Each needs an expectation."""
+    """Return the names of a shipped suite's anomalies or, if the suite has none, of its metrics.
+
+    The suite's file needs an expectation about each of them.
+    """
     anomalies = [str(anomaly) for anomaly in Anomaly if anomaly.facts.suite is suite]
     return anomalies or [name for name, metric in METRICS.items() if metric.suite is suite]
 
@@ -73,7 +76,7 @@ _FILE_FIELDS = frozenset({"name", "expectations", "meta", "notes", "id"})
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteFile:
-    """The expectations of a suite's file, or a part of them: those that are evaluated together on one table."""
+    """All expectations of a suite's file, or one part of them. A part is evaluated on one table."""
 
     path: str
     suite: str
@@ -83,12 +86,15 @@ class SuiteFile:
 
     @property
     def title(self) -> str:
-        """The name of the suite or part in Great Expectations."""
+        """The name of this suite, or of this part of a suite, in Great Expectations."""
         return f"{self.suite}.{self.part}" if self.part else str(self.suite)
 
     @property
     def content(self) -> dict[str, Any]:
-        """The suite or part for Great Expectations. Each standard expectation has its name in its `meta`."""
+        """This suite, or this part of a suite, in the format of Great Expectations.
+
+        Each standard expectation has its name in its `meta`.
+        """
         return {"name": self.title, "expectations": [_make_content(written) for written in self.expectations]}
 
     @property
@@ -127,9 +133,9 @@ def _make_content(written: WrittenExpectation) -> dict[str, Any]:
 
 
 def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
-    """Return the suite's file from the first directory that has one.
+    """Return a suite's file, from the first directory that has the file.
 
-    Raises InputError if no directory has one or the file cannot be used.
+    Raises InputError if no directory has the file, or if the file cannot be used.
     """
     path = _find_file(directories, suite)
     try:
@@ -235,9 +241,9 @@ def _check_complete(names: Sequence[str], suite: Suite) -> None:
 
 
 def _check_bounds(written: WrittenExpectation, metric: Metric, field: str) -> None:
-    """Raise InputError if the bounds are looser than those of the metric, or a required metric is not required.
+    """Raise InputError if an expectation's bounds are looser than its metric's. Only a scenario may have looser ones.
 
-    Only a scenario may allow more.
+    Also raise InputError if the metric must always be measured, and the expectation does not require that.
     """
     if metric.minimum is not None and (written.minimum is None or written.minimum < metric.minimum):
         raise InputError(

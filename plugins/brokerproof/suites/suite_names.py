@@ -18,16 +18,16 @@ ENDING = ".json"
 
 
 def list_suites(expectations: Directories) -> list[str]:
-    """Return the names of the five shipped suites, then those of other files in the directories.
+    """Return the names of the five shipped suites, then those of the users' suites in the directories.
 
-    The files are not read. A file whose name cannot be a suite's name is left out.
+    The names are those of the files, which are not read. A file whose name cannot be a suite's name is left out.
     """
     names = [name for name in expectations.list_files(ENDING) if is_suite_name(name)]
     return list(dict.fromkeys([*map(str, Suite), *names]))
 
 
 def find_suites(directories: Sequence[str]) -> list[str]:
-    """Return the names of the five shipped suites, then those of other files in the directories.
+    """Return the names of the five shipped suites, then those of the users' suites in the directories.
 
     A directory is any location that fsspec reads. Raises InputError if a file's name cannot be a suite's name, and
     OSError if a directory cannot be read.

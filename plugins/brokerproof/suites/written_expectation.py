@@ -70,18 +70,18 @@ class WrittenExpectation:
 
     @property
     def reads_wall_times(self) -> bool:
-        """Whether the expectation reads a column with times that the system's client took from the wall clock."""
+        """Whether the expectation reads times that the messaging system's client took from the wall clock."""
         values = self.columns if self.standard and self.standard.scope is not Scope.ROWS else ()
         return _WALL_TIME in values or _WALL_TIME in str(self.kwargs.get("unexpected_rows_query", "")).lower()
 
     @property
     def minimum(self) -> float | None:
-        """The lower bound that is in force if the scenario sets none; None if there is no such bound."""
+        """The metric's lower bound if the scenario sets none; None if the expectation has no lower bound."""
         return self.kwargs.get("minimum")
 
     @property
     def maximum(self) -> float | None:
-        """The upper bound that is in force if the scenario sets none; None if there is no such bound."""
+        """The metric's upper bound if the scenario sets none; None if the expectation has no upper bound."""
         return self.kwargs.get("maximum")
 
     @property
@@ -91,7 +91,10 @@ class WrittenExpectation:
 
 
 def read_expectation(entry: Any) -> WrittenExpectation:
-    """Return the expectation of an entry. Raises InputError, with the field inside the entry, if it cannot be used."""
+    """Return the expectation that an entry of a suite's file describes.
+
+    Raises InputError, with the path of the field inside the entry, if the entry cannot be used.
+    """
     if not isinstance(entry, dict):
         raise InputError("is no expectation", remedy="give `type`, `kwargs` and `description`")
     kind = str(entry.get("type"))

@@ -1,8 +1,8 @@
 """The protocols of things that only some messaging systems can do, and the search for the abilities that a system has.
 
 A protocol belongs to one part of a system: to the `System` object itself, or to its provisioning, administration or
-observation. The system has the ability if this part has the protocol's methods. So the core asks with `isinstance`, or
-with `require` if the scenario was already checked for the ability.
+observation. The system has the ability if this part has the protocol's methods. So the core asks for an ability with
+`isinstance`. If the scenario was already checked for the ability, the core uses `require`.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class RoutesLinks(Protocol):
 
 @runtime_checkable
 class LearnsFromNodes(Protocol):
-    """A provisioning that can keep data of running nodes, so that such nodes start faster in later runs."""
+    """A provisioning that can save data of running nodes, so that nodes start faster in later runs."""
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Keep data of the running nodes `pids`, {node: process id}, for faster later starts."""
+        """Save data of running nodes, for faster starts in later runs. `pids` is {node: process id}."""
 
 
 @runtime_checkable
@@ -136,9 +136,10 @@ class ConfirmsAcks(Protocol):
     """An observation that knows up to which position a subscription has acknowledged."""
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """Return {partition: position}, without the partitions in which the cluster has no such subscription.
+        """Return {partition: position}: the subscription has acknowledged every message before the position.
 
-        The cluster has confirmed that the subscription acknowledged every message before the position.
+        The cluster has confirmed these acks. Partitions in which the cluster does not have the subscription are left
+        out.
         """
 
 
@@ -179,7 +180,10 @@ def find_abilities(system: System) -> frozenset[Ability]:
 
 
 def require(part: object, protocol: type[T]) -> T:
-    """Return `part` itself, typed as `protocol`. Raises RunError if the part does not implement the protocol."""
+    """Return `part`, a part of a system, typed as `protocol`.
+
+    Raises RunError if the part does not implement the protocol.
+    """
     if not isinstance(part, protocol):
         raise RunError(
             f"{type(part).__name__} does not implement {protocol.__name__}, which this run needs; "

@@ -13,11 +13,11 @@ from brokerproof.run.tables import AttemptOutcome
 
 
 class Position(NamedTuple):
-    """Where a message is stored. Positions compare only inside one (cluster, topic, partition).
+    """Where a message is stored. Positions can be compared only within one (cluster, topic, partition).
 
     A log is a sequence of segments. If a system does not divide its logs, every position has segment 0. Offsets inside
-    a segment may have gaps. Messages that share an offset have different indexes. The tables' columns are `segment`,
-    `offset` and `batch_index`.
+    a segment may have gaps. Messages that share an offset have different indexes. In tables, the columns of a position
+    are `segment`, `offset` and `batch_index`.
     """
 
     segment: int
@@ -62,10 +62,10 @@ class Received:
 
 
 class Producer(Protocol):
-    """Publishes messages. Each attempt gets at most one result."""
+    """Publishes messages. Each attempt to publish gets at most one result."""
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Begin to publish a message. `settle` is called with the result later, usually on a thread of the client."""
+        """Begin to publish a message. The callback `settle` gets the result later, usually on a client's thread."""
 
     def close(self) -> None:
         """Close the producer, and give up the attempts without a result."""

@@ -41,7 +41,8 @@ def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[
 def find_replication_drains(topology: Topology, observation: Observation) -> list[ReplicationDrain]:
     """Return, for each (sender, receiver), whether replication has drained. Empty if the system cannot replicate.
 
-    Raises RunError if the system can replicate but cannot observe it. An empty list would count as a proven drain.
+    Raises RunError if the system can replicate but cannot observe its replication. In that case, an empty list would
+    wrongly count as proof that replication has drained.
     """
     if not isinstance(find_system(topology), ReplicatesClusters):
         return []

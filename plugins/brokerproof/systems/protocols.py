@@ -1,4 +1,4 @@
-"""The seam between the core and each messaging system: the protocols that a system implements.
+"""The seam between each messaging system and the rest of Brokerproof (the core): protocols that a system implements.
 
 A `System` is one object in the registry and holds no state of a run. For each run it makes four independent parts: the
 provisioning of its nodes, the administration of its clusters, their observation, and its clients. Every member here is
@@ -41,7 +41,7 @@ class RoleTraits:
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinators:
-    """The coordinating nodes of a cluster that serve now: the leader and its followers."""
+    """The coordinating nodes that serve a cluster now: their leader and its followers."""
 
     leader: str
     followers: Sequence[str]
@@ -85,23 +85,26 @@ class Provisioning(Protocol):
         """Make the provisioning of one run."""
 
     def specs(self) -> Mapping[str, NodeSpec]:
-        """Return {node: spec} for every node of the topology."""
+        """Return {node: what a runtime needs to start the node} for every node of the topology."""
 
     def start_order(self) -> list[list[str]]:
         """Return groups of nodes. The nodes of a group start in parallel, after the previous group is ready."""
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Prepare the clusters.
+        """Prepare the clusters, after the first group of nodes is ready and before any other node starts.
 
-        It is called once, when the first group of nodes is ready and no other node has started. `execute` runs a
-        program. Raises NodeError if a program fails, or if the clusters cannot be prepared.
+        It is called once. `execute` runs a program to its end. Raises NodeError if a program fails, or if the clusters
+        cannot be prepared.
         """
 
     def is_healthy(self, spec: NodeSpec) -> bool:
         """Return whether the node itself answers that it is healthy."""
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        """Return whether the node serves. A run's first start waits for this, before the cluster is configured."""
+        """Return whether the node serves.
+
+        When a run starts its nodes, it waits until they serve, and configures the clusters only then.
+        """
 
 
 class Administration(Protocol):
@@ -117,15 +120,18 @@ class Administration(Protocol):
         """
 
     def check_configuration(self) -> None:
-        """Read the settings of `configure` back. Raises AdminError, naming each setting that has another value."""
+        """Read from the clusters the settings that `configure` has set.
+
+        Raises AdminError, naming each setting that has another value than the topology asks for.
+        """
 
 
 class Observation(Protocol):
     """Asks a run's clusters about themselves.
 
-    A method raises AdminError if no node answers, or if an answer is not as expected: a broken node may answer
-    anything. The methods' docstrings name other exceptions. Without `cluster`, a method asks the first cluster that is
-    published to.
+    Each method raises AdminError if no node answers, or if an answer is not as expected: a broken node may answer
+    anything. If a method returns the reason for a failure instead, its docstring says so. Without `cluster`, a method
+    asks the first cluster that the workload publishes to.
     """
 
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
@@ -135,7 +141,7 @@ class Observation(Protocol):
         """
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the node that owns the topic, or its first partition if it has partitions; None if no node does.
+        """Return the node that owns the topic, or its first partition if it has partitions; None if there is no owner.
 
         Raises AdminError if no node answers.
         """
@@ -144,16 +150,16 @@ class Observation(Protocol):
         """Return {role: nodes that the clusters list as alive} for every role that serves or stores."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Return {name: sampler}. A sampler is a function that takes one observation and returns its samples.
+        """Return {name: sampler}. A sampler is a function that observes the clusters once and returns the samples.
 
-        Samplers run in parallel, so none delays another. A sampler raises the same errors as a method, and its caller
-        records them.
+        Samplers run in parallel, so none delays another. A sampler raises the same errors as the methods of this class,
+        and its caller records these errors.
         """
 
     def count_published(self) -> int:
         """Return how many messages the topic's owners received from producers, in all clusters published to.
 
-        When a partition gets a new owner, its count may start again from 0.
+        When a partition gets a new owner, the partition's count may start again from 0.
         """
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
@@ -164,7 +170,10 @@ class Observation(Protocol):
         """
 
     def find_logs(self) -> list[TopicLog]:
-        """Return the logs to read back: one for each partition, in every cluster that messages had to reach."""
+        """Return the logs to read back: one for each partition, in every cluster that messages had to reach.
+
+        If a log cannot be read, its field `why` has the reason.
+        """
 
 
 class System(Protocol):
@@ -180,7 +189,7 @@ class System(Protocol):
 
     @property
     def declared_abilities(self) -> frozenset[Ability]:
-        """The abilities of the system that have no protocol in `systems/abilities.py`, so it has to declare them."""
+        """The abilities that the system has to declare, because they have no protocol in `systems/abilities.py`."""
 
     @property
     def policies(self) -> type[FrozenModel]:
@@ -199,13 +208,17 @@ class System(Protocol):
         """The versions that can be run, at least one. The first one is the default of a scenario."""
 
     def validate(self, topology: Topology) -> Topology:
-        """Return the topology with the defaults of its policies filled in. The caller has already checked its roles.
+        """Return the topology with the defaults of the clusters' policies filled in.
 
-        Raises InputError, with the field's path in the topology, if the system cannot have such clusters.
+        The caller has already checked the roles of the nodes. Raises InputError, with the field's path in the topology,
+        if the system cannot have such clusters.
         """
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Raises InputError, with the field's path in the scenario, if the system cannot run it on this topology."""
+        """Check that the system can run the scenario on the topology.
+
+        Raises InputError, with the field's path in the scenario, if it cannot.
+        """
 
     def topic(self, workload: Workload) -> str:
         """Return the full name of the workload's topic."""
@@ -223,4 +236,7 @@ class System(Protocol):
         """The class of a run's observation, which asks its clusters."""
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
-        """Return clients that connect to a cluster from `region`; without a region, directly, across no link."""
+        """Return clients that connect to a cluster from `region`.
+
+        Without a region, they connect directly and not through an emulated link between regions.
+        """

@@ -1,4 +1,7 @@
-"""The registry of messaging systems, and the functions that make a system's parts for a run."""
+"""The registry of messaging systems, and functions that make the objects with which a run uses its system.
+
+These objects provide nodes, administer and observe clusters, or connect clients.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _BUILT_IN: Mapping[str, str] = {"pulsar": "brokerproof.systems.pulsar.system:PUL
 
 
 def list_systems() -> list[str]:
-    """Return the systems that a topology can name: the built-in ones and those of `BROKERPROOF_SYSTEMS`."""
+    """Return the names of the systems that topologies can use: built-in ones and those in `BROKERPROOF_SYSTEMS`."""
     return list(_list_places())
 
 
@@ -76,7 +79,7 @@ def make_administration(run: Run) -> Administration:
 
 
 def make_observation(run: Run, *, patience_s: float = 10.0) -> Observation:
-    """Return the observation of a run, which asks the run's clusters.
+    """Return the object that observes the run's clusters.
 
     A request waits `patience_s` seconds for a node's answer. Then it goes to the next node.
     """
@@ -84,7 +87,10 @@ def make_observation(run: Run, *, patience_s: float = 10.0) -> Observation:
 
 
 def make_clients(run: Run, cluster: str, region: str | None = None) -> Clients:
-    """Return clients that connect to a cluster of the run from `region`; without a region, directly, across no link."""
+    """Return clients that connect to a cluster of the run from `region`, across the emulated links between regions.
+
+    Without a region, the clients connect to the cluster directly.
+    """
     return find_system(run.topology).clients(run, cluster, region)
 
 

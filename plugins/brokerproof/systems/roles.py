@@ -1,4 +1,7 @@
-"""The traits of nodes. The core asks for traits and never for a role, because each system has roles of its own."""
+"""The traits of nodes' roles.
+
+Brokerproof's core asks for traits and never for a role, because each messaging system has roles of its own.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def list_nodes_that(trait: Trait, topology: Topology, cluster: str) -> list[str]
 
 
 def check_roles(topology: Topology, system: System) -> None:
-    """Raises InputError, with the field's path in the topology, if its nodes cannot form clusters of the system."""
+    """Raises InputError, with the path of a field, if the topology's nodes cannot form clusters of the system."""
     for name, node in topology.nodes.items():
         at = topology.node_fields[name]
         if node.role not in system.roles:

@@ -5,8 +5,8 @@ A number of under-replicated segments is low if it is 0, and otherwise high.
 
 Backlogs vary while messages come and go. In runs on 2 cores, single samples long after the drain were up to four times
 as high as any before the fault. A backlog's usual height is its highest value before the run's first fault. Up to this
-height the backlog is low. A backlog is high if it is more than twice its usual height, and if it also exceeds this
-height by more than a tenth of its highest rise after the fault.
+height the backlog is low. A backlog is high if it is more than twice its usual height. It must also exceed this height
+by more than a tenth of its highest rise after the fault.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
     """Return a backlog's usual height: its highest value from the steady phase's start to the first fault's effect.
 
-    In the cluster that a subscription moves to, its values begin later. They count up to the next fault's effect. The
-    result is 0 if there is no value in that time.
+    In the cluster that a subscription moves to, the samples of its backlog begin later. If they begin after the first
+    fault's effect, they count up to the next fault's effect. The result is 0 if there is no value in that time.
     """
     steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)

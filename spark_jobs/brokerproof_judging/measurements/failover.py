@@ -62,9 +62,9 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
 
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the fault's effect until each list of live nodes was sampled without the fault's targets.
+    """Return the time from the fault's effect until each list of live nodes had a sample without the fault's targets.
 
-    The value is None if no target is in a list, if no node was left to give a list, or if targets stayed in service.
+    The value is None if no target is in a list, if no node could give a list, or if targets went on serving.
     """
     listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
@@ -100,7 +100,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Esti
 
 
 def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the fault's effect until each partition that a target owned at the effect had another owner.
+    """Return the time from the fault's effect until each partition that had been owned by a target had another owner.
 
     The value is None if no target owned a partition, or if the owner of a partition before the effect is not known.
     """

@@ -65,7 +65,10 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class _PlaceAcks:
-    """What one place got of acks: its row, and the number of acks that its producer got in all places."""
+    """A row with the acks of one place, and the number of acks that the place's producer got in all places.
+
+    A place is a producer in one partition of a cluster.
+    """
 
     row: Row
     acks_of_producer: int
@@ -105,10 +108,11 @@ def read_client_events(
 
 
 def _read_place_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> list[_PlaceAcks]:
-    """Return each place that has to get acks. Its row has `waited` and `first` in the column of each fault's number.
+    """Return the acks of each place that has to get acks. A place's row has a column for each fault: `fault0`, ….
 
-    Messages whose partition no ack names have a place of their own. This place has to get acks only if the producer got
-    no ack at all.
+    In such a column, `waited` is the number of messages that were sent after the fault's effect or never sent. `first`
+    is the time in µs of the first ack of a message that was sent after the effect. Messages whose partition no ack
+    names have a place of their own. This place has to get acks only if the producer got no ack at all.
     """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     columns = []
@@ -156,7 +160,7 @@ def _find_delivery_gaps(
 ) -> dict[str, Gap]:
     """Return {fault: longest gap between deliveries}; empty if the scenario has no subscriptions.
 
-    A subscription that moves is one place in both clusters, so no gap begins when it leaves its first cluster.
+    A subscription that moves has one place for both clusters, so no gap begins when it leaves its first cluster.
     """
     topology, workload = run.topology, run.scenario.workload
     if not workload.subscriptions:
@@ -199,9 +203,9 @@ def _find_delivery_gaps(
 def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
     """Return `topic`, `place` and `at` (µs) of each message's first delivery at each place.
 
-    A repeated delivery is left out, because it ends no gap: new messages may still be held up. This is also true if a
-    subscription gets a message again in the cluster that it moved to. A message without a readable producer or seq is
-    identified by its position.
+    A repeated delivery is left out, because it ends no gap: new messages may still be delayed. If a subscription moved
+    and gets a message again in its new cluster, that delivery is left out too. A message without a readable producer or
+    seq is identified by its position.
     """
     named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
     position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")
@@ -382,7 +386,7 @@ def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Estimate:
 
 
 def _read_caused(value: float, why: str, *, proven: float, at_least: bool = False) -> Estimate:
-    """Return an estimate of `value`: "at most" if `proven`, the value without clients' standstills, is smaller."""
+    """Return `value` as an estimate: "at most" if `proven`, the value without clients' standstills, is smaller."""
     own = proven < value
     return Estimate(
         value=value,

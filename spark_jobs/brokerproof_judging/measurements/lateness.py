@@ -114,10 +114,10 @@ def measure_interruptions(
 def _summarize(
     interruptions: DataFrame, faults: Sequence[EffectiveFault], load_end_us: int
 ) -> dict[tuple[str, bool], Interruptions]:
-    """Return {(fault, proven): summary of the interruptions}.
+    """Return {(fault's name, value of `proven`): summary of the interruptions that touch the fault's `client_span`}.
 
-    `interruptions` has `topic`, `place`, `start`, `end`, `away`, and `proven` from `add_proven`. `away` is true if the
-    last message that was due at the place had no ack when the load ended.
+    `interruptions` has the columns `topic`, `place`, `start`, `end`, `away`, and `proven` from `add_proven`. `away` is
+    true if the last message that was due at the place had no ack when the load ended.
     """
     spans = join_spans(interruptions, faults)
     # The part of an interruption that no earlier one covers, in any place. The sum of these parts counts no time twice.
@@ -197,7 +197,7 @@ def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> Dat
 
 
 def _merge_times(times: DataFrame) -> DataFrame:
-    """Merge times of a place that overlap or touch into one row."""
+    """Return one row for all times of the same place that overlap or touch each other."""
     ordered = Window.partitionBy("topic", "place").orderBy("start", "end")
     reached = F.max("end").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
     begins = (reached.isNull() | (F.col("start") > reached)).cast("int")

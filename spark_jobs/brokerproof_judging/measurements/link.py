@@ -1,4 +1,4 @@
-"""Measures the delay that the emulation of a link added beyond the delay that was set. Latencies include this delay."""
+"""Measures the delay that the emulation of a link added to the delay that was set. Latencies include both delays."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
     """Yield the added delay in each direction (`REGION>OTHER`), for each phase and while a fault slowed clients down.
 
     A sample has the median and the 99th percentile of the delays that were timed since the previous sample. The value
-    for a longer time is a quantile of these, weighted by the number of timed delays in each sample. This value is near
-    the true median, and usually not below the true 99th percentile.
+    for a phase or a fault is a quantile of its samples' quantiles. Each sample is weighted by its number of timed
+    delays. The value is near the true median, and usually not below the true 99th percentile.
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:

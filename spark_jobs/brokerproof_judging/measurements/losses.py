@@ -22,8 +22,8 @@ def measure_losses(
     The first two are about messages sent before the fault's effect, the third about messages sent after it. A message
     without a time of sending counts as sent before each effect. `destroyed` has (cluster, time of effect in µs, time of
     healing) for each cluster that the scenario declares as destroyed. A message that was sent to such a cluster before
-    its destruction is no later loss of an earlier fault. If messages are unproven, a value counts the proven losses and
-    is "at least".
+    its destruction does not count in `lost_later_messages`. If messages are unproven, a value counts the proven losses
+    and is "at least".
     """
     sent = F.coalesce(F.unix_micros("sent_at"), F.lit(0))
     excused = F.lit(False)
@@ -63,7 +63,10 @@ def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Estimate]:
 
 
 def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Estimate:
-    """Return an estimate of proven losses; "at least" if the number `unproven` of other missing messages is not 0."""
+    """Return `value`, made from proven losses, as an estimate. It is "at least" if there are unproven messages.
+
+    `unproven` is the number of messages that are missing, but not proven to be lost.
+    """
     if unproven:
         evidence += f"; {unproven} messages that were sent {when} the effect are missing, and nothing proves why"
     return Estimate(value=float(value), evidence=evidence, at_least=bool(unproven))
@@ -72,7 +75,7 @@ def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Estim
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
     """Yield `missing_messages`, the number of missing messages, for each anomaly that means that a message is missing.
 
-    Yields nothing unless the scenario bounds this metric. A message counts once for each log and subscription at which
+    Yields nothing unless the scenario bounds this metric. A message counts once for each log and subscription in which
     it is missing. If a message is unproven, each number is "at least".
     """
     if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):

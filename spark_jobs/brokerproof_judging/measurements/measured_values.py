@@ -22,9 +22,9 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 class Estimate:
     """A measured value and its evidence. `value` is None if nothing could be measured.
 
-    If `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by` is
-    the fault that cut the wait off; None if no fault did. If `at_most`, the real value may be lower, because clients or
-    the monitor may have added to it. `proven` is the value without what these may have added.
+    If `at_least`, the real value may be higher: the measurement was cut off, or messages are unproven. `cut_off_by` is
+    the fault that cut it off; None if no fault did. If `at_most`, the real value may be lower, because clients or the
+    monitor may have added to it. `proven` is the value without the part that clients or the monitor may have added.
     """
 
     value: float | None
@@ -56,7 +56,7 @@ class MeasuredValue:
 def make_measured_value(
     metric: str, subject: str, value: float | None, evidence: str, *, at_most: bool = False, proven: float = 0.0
 ) -> MeasuredValue:
-    """Return a value that no other fault cut off, with its evidence. `value` is None if nothing could be measured.
+    """Return a measured value that no fault cut off, with its evidence. `value` is None if nothing could be measured.
 
     `subject` is the fault, phase or other thing that was measured.
     """
@@ -112,7 +112,10 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
 
 
 def _is_decided(least: float | None, most: float | None, bound: Bound | None) -> bool:
-    """Return whether `least` and `most` show that the bound is broken, or that it is held and `most` is known."""
+    """Return whether a value between `least` and `most` is known well enough to judge the bound.
+
+    This is true if each such value breaks the bound. It is also true if each such value holds it and `most` is known.
+    """
     lowest, highest = (None, None) if bound is None else (bound.min, bound.max)
     if is_broken(least, most, lowest, highest):
         return True
@@ -122,7 +125,7 @@ def _is_decided(least: float | None, most: float | None, bound: Bound | None) ->
 def is_broken(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
     """Return whether every value from `least` to `most` is outside the bounds `lowest` and `highest`.
 
-    None is an unknown `least` or `most`, or a missing bound.
+    If `least` or `most` is None, it is not known. If `lowest` or `highest` is None, there is no such bound.
     """
     return (least is not None and highest is not None and least > highest) or (
         most is not None and lowest is not None and most < lowest
@@ -132,7 +135,7 @@ def is_broken(least: float | None, most: float | None, lowest: float | None, hig
 def is_held(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
     """Return whether every value from `least` to `most` is within the bounds `lowest` and `highest`.
 
-    None is an unknown `least` or `most`, or a missing bound.
+    If `least` or `most` is None, it is not known. If `lowest` or `highest` is None, there is no such bound.
     """
     return (highest is None or (most is not None and most <= highest)) and (
         lowest is None or (least is not None and least >= lowest)

@@ -74,8 +74,8 @@ def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str
 def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
     """Return the number of under-replicated segments at the end: the sum of each cluster's last sample.
 
-    The value is null if a cluster's last sample is not from after the last undo. It is also null if that sample is more
-    than `SILENCE_US` older than the last sample of any source.
+    The value is null if a cluster was not sampled after all faults were undone, or if no record proves that they were.
+    It is also null if a cluster's last sample is more than `SILENCE_US` older than the last sample in the run.
     """
 
     def make(value: float | None, evidence: str) -> MeasuredValue:
@@ -101,8 +101,8 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 
     The share counts bytes. The bytes that a node read between two samples count for the phase that contains the later
     sample. They count for the read-back if the time between the samples touches it. The owner is the one that was known
-    at the later sample. If owners of a cluster's topics are in two regions, the bytes are left out. Without bytes, the
-    share is null.
+    at the later sample. If a cluster's topics have owners in several regions, or none is known, the bytes are left out.
+    If no bytes count, the share is null.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -133,11 +133,11 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 
 
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """Yield, for each phase with an expected region of the topic's owner, the share of samples with the owner there.
+    """Yield, for each phase, the share of samples with the topic's owner in the region that the scenario expects.
 
-    A sample counts if it names a node and is in the last third of the phase. The sample must also come after the last
-    fault that took effect or recovered in the phase. The value is null if a partition has no such sample, or if the
-    load never became steady.
+    Phases without an expected region are left out. A sample counts if it names a node and is in the last third of the
+    phase. The sample must also come after the last fault that took effect or recovered in the phase. The value is null
+    if a partition has no such sample, or if the load never became steady.
     """
     for phase, region in run.scenario.owner.by_phase.items():
         span = times.phases.get(phase)

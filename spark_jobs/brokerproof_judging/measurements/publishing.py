@@ -75,10 +75,10 @@ def _describe_messages(row: Row | None) -> str:
 def _find_latencies(
     messages: DataFrame, times: Mapping[str, Span], load_end_us: int, standstills: Times, *, apart: bool
 ) -> dict[tuple[str, str | None], Row]:
-    """Return {(name, home): numbers of all and of acked messages, and the latency's quantiles and maximum in µs}.
+    """Return {(name, home): row}, with the numbers of all and of acked messages and a summary of latencies in µs.
 
-    The name is that of a phase or fault in `times`. Home None covers all clusters that messages were published to. If
-    `apart`, each of these clusters has a row too.
+    The name is that of a phase or fault in `times`. The home is a cluster that messages were published to, or None for
+    all such clusters. Rows for single clusters are made only if `apart`.
     """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     scheduled = F.unix_micros("scheduled_at")
@@ -105,9 +105,9 @@ def _find_latencies(
 
 
 def _summarize(time: str) -> Iterator[Column]:
-    """Yield a column's p50 and p99 and its maximum, and the same without the effect of standstills.
+    """Yield a column's quantiles (p50, p99) and its maximum, and then both again without the effect of standstills.
 
-    A message that a standstill may have delayed, which has `own`, counts as 0 in the second pair.
+    The second time, a message counts as 0 if its `own` is true, because a standstill may have delayed it.
     """
     proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col(time))
     for values, quantiles, longest in (
@@ -120,7 +120,7 @@ def _summarize(time: str) -> Iterator[Column]:
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:
-    """Return the rows of `messages` about the log of a message's home, the cluster that it was published to."""
+    """Return only the rows of `messages` about a log in the message's home, the cluster that it was published to."""
     return messages.filter("subscription IS NULL AND cluster = home")
 
 

@@ -1,6 +1,7 @@
-"""Takes all measurements of a run. A new measurement is added to `measure_run`, or to `measure_faults`.
+"""Takes all measurements of a run.
 
-`measure_faults` measures losses and recovery times of each fault: all metrics with one value for each fault.
+A new measurement is added to `measure_faults` if it has one value for each fault, such as a loss or a recovery time.
+Any other measurement is added to `measure_run`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_per_
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEvents:
-    """The times, samples and clients' events of a run, which are read from recorded tables without judged messages."""
+    """The times, samples and clients' events of a run. They come from the recorded data, before messages are judged."""
 
     times: RunTimes
     samples: Samples

@@ -100,17 +100,18 @@ class RunTimes:
 
     @property
     def settled_us(self) -> int | None:
-        """The last time in µs at which a fault took effect or recovered; None if the undo of faults is not proven.
+        """The last time in µs at which a fault took effect or recovered.
 
-        Only a sample after this time shows the state at the run's end. In a run without faults, it is the start of the
-        last phase, or 0 if the load never became steady.
+        It is None if no record proves that the faults were undone. Only a sample after this time shows the state at the
+        run's end. In a run without faults, the time is the start of the last phase, or 0 if the load never became
+        steady.
         """
         last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
 
     @property
     def slowed(self) -> dict[str, Span]:
-        """The time in which a fault slowed clients down, by the fault's name."""
+        """{fault's name: time in which the fault slowed clients down}, only for faults that did so."""
         return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
 
     def name_phase(self, at_us: Column) -> Column:
@@ -171,9 +172,9 @@ def read_run_times(run: Run) -> RunTimes:
 
 
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:
-    """Return {node: times in which a fault kept the node down or it was on standby}.
+    """Return {node: times in which a fault kept the node down or the node was on standby}.
 
-    Such a time ends when the node has recovered, or when a fault that helps starts the node.
+    Such a time ends when the node has recovered, or when a helping fault, such as a start of standby nodes, starts it.
     """
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]

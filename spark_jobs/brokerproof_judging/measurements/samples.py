@@ -23,7 +23,7 @@ SILENCE_US = 5_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """The samples of a run's clusters, topics, nodes and links, from the table `observations`.
+    """The samples of a run's sources (clusters, topics, nodes and links), from the table `observations`.
 
     `series` has the pairs (time in µs, value) of each (source, metric), in order of time. A sample without a value is
     left out, because its source gave no answer. `expected` has the (source, metric) of each series that must have
@@ -46,7 +46,7 @@ class Samples:
         """Yield (source, subject, samples) of a metric that a source has once per subject, such as per subscription.
 
         The subject is empty if the source has the metric only once, such as the owner of a topic without partitions. An
-        expected series that was never sampled has no samples, but is yielded too.
+        expected series that was never sampled is yielded too, with an empty list of samples.
         """
         for source, known in dict.fromkeys([*self.expected, *self.series]):
             name, subject = split_name(known)
@@ -55,7 +55,7 @@ class Samples:
 
 
 def list_expected_series(run: Run) -> list[tuple[str, str]]:
-    """Return (source, metric) of each series that is sampled all the time and that the system is able to show."""
+    """Return (source, metric) of each series that is sampled all the time, if the messaging system can show it."""
     system, abilities = find_system(run.topology), list_abilities(run)
     topology, workload = run.topology, run.scenario.workload
     found: list[tuple[str, str]] = []
@@ -77,10 +77,10 @@ def list_expected_series(run: Run) -> list[tuple[str, str]]:
 
 
 def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:
-    """Return (source, metric) of each backlog that must be sampled: of subscriptions and of replication directions.
+    """Return (source, metric) of each backlog that must be sampled: of each subscription and replication direction.
 
-    The backlog of a subscription that moves is expected only in its first cluster. In the other, it begins late or
-    never.
+    The backlog of a subscription that moves is expected only in its first cluster. In the other cluster, the samples
+    begin late or never.
     """
     topology, workload = run.topology, run.scenario.workload
     subscriptions = [

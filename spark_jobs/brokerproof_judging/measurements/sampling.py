@@ -20,12 +20,12 @@ _SAMPLED = (Source.CLUSTER, Source.TOPIC, Source.NODE)
 
 
 def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
-    """Return the longest time between two samples of one source and metric.
+    """Return the longest time between two successive samples of the same source (such as a node) and metric.
 
-    It is taken from the steady phase to the end of consuming. A node need not answer while faults keep it down. A
-    cluster need not answer while all its nodes that serve, or all that store, are down. If an expected series has no
-    sample, the value is null, because the length of the gap is not known. If the longest gap breaks its bound, the
-    value is null too, because Brokerproof is to blame for it.
+    Samples count from the steady phase's start to the end of consuming. A node need not answer while faults keep it
+    down. A cluster need not answer while all its nodes that serve, or all that store, are down. If an expected series
+    has no sample, the value is null, because the length of the gap is not known. If the longest gap breaks its bound,
+    the value is null too, because Brokerproof and not the messaging system is to blame for the gap.
     """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)

@@ -36,7 +36,7 @@ class Standstills:
 
 
 def read_standstills(run: Run) -> Standstills:
-    """Read the standstills from the records that clients wrote at their ends. Without a record, a client has none."""
+    """Read the standstills from the records that clients wrote when they ended. A client without a record has none."""
     acks: dict[str, list[tuple[int, int]]] = {}
     for producer in plan_producers(run):
         if produced := read_record(run, ProducerEnd, producer.number):
@@ -51,7 +51,10 @@ def read_standstills(run: Run) -> Standstills:
 
 
 def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
-    """Return the last time up to `end_us` that is in none of the times `causes`, which may overlap. Times are in µs."""
+    """Return the latest time, `end_us` or earlier, that lies outside all times of `causes`.
+
+    `causes` are times (from, to) in µs in which standstills may have had effects. They may overlap.
+    """
     for begin, until in sorted(causes, key=lambda cause: cause[1], reverse=True):
         if begin < end_us <= until:
             end_us = begin
@@ -73,10 +76,10 @@ def mark_own(times: DataFrame, standstills: Times, client: Column) -> DataFrame:
 
 
 def add_proven(times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0) -> DataFrame:
-    """Return `times` (`start`, `end` in µs) with the column `proven`, and with more rows for which it is true.
+    """Return the rows of `times` (`start`, `end` in µs) with `proven` false, and further rows with `proven` true.
 
-    `proven` is false for the rows of `times`. If a client stood still, the rows with true are the same rows without the
-    parts that standstills of the row's `client` may have caused. Such a row may be shortened, split or removed. A
+    If no client stood still, there are no further rows. Otherwise, they repeat the rows of `times` without the parts
+    that standstills of the row's `client` may have caused. So a repeated row may be shortened, split or left out. A
     standstill has effects for at least `lead_us` after its end.
     """
     if not any(standstills.values()):
@@ -105,7 +108,7 @@ def add_proven(times: DataFrame, standstills: Times, client: Column, *, lead_us:
 
 
 def _look_up(times: Times, client: Column) -> Column:
-    """Return the times (`begin`, `until`) of a row's client; null if `times` does not name the client."""
+    """Return the entry of `times` for a row's client, as a list of (`begin`, `until`); null if there is no entry."""
     values = {name: [{"begin": begin, "until": until} for begin, until in each] for name, each in times.items()}
     return F.try_element_at(make_constant(values, "map<string, array<struct<begin: long, until: long>>>"), client)
 

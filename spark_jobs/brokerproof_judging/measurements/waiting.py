@@ -1,6 +1,7 @@
-"""Estimates from samples how long after a fault an event came, or that it had not come by the last sample.
+"""Estimates from the monitor's samples how long after a fault an event came, such as the end of a high backlog.
 
-If another fault takes effect later, only samples before its effect count, because later samples measure both faults.
+If the event had not come by the last sample, the estimate is "at least". If another fault takes effect later, only
+samples before its effect count, because later samples show the effects of both faults.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SECOND_US = 1_000_000
 
 
 class Level(Enum):
-    """How a sampled value compares with the values before a fault. A raised value is neither low nor high."""
+    """How a sampled value compares with the values before a fault. A raised value lies between low and high."""
 
     LOW = auto()
     RAISED = auto()
@@ -43,7 +44,10 @@ def find_end(levels: Levels) -> int | None:
 
 
 def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int) -> str:
-    """Return text for the evidence that gives the time of the last raised sample after `end_us`; empty without one."""
+    """Return a clause for an estimate's evidence: the time of the last raised sample after `end_us`.
+
+    The clause is empty if there is no such sample.
+    """
     raised = [at for samples in levels for at, level in samples if level is Level.RAISED and at > end_us]
     return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
@@ -59,9 +63,10 @@ def read_time_until_low(
 ) -> Estimate | None:
     """Return the time from the fault's effect until every high value was low again; None if no value was high.
 
-    `levels` has the samples after the effect, by source. If a value was high and not low again by the last sample, the
-    result is "at least". If a source has no sample, or none at the end, the result has no value. `standstills` are
-    those of clients that may keep a value high.
+    `levels` has the samples after the effect, by source. If a value was high and no low sample followed, the result is
+    "at least", and `still` is its evidence. Otherwise `ended` is the evidence. If a source has no sample, or its
+    samples ended early (`is_silent`), the result has no value. `standstills` are the times in which clients stood still
+    and may have kept a value high.
     """
     rose = [name for name, values in levels.items() if any(level is Level.HIGH for _, level in values)]
     ends = {name: find_end(levels[name]) for name in rose}
@@ -79,7 +84,10 @@ def read_time_until_low(
 
 
 def is_silent(samples: Samples, fault: EffectiveFault, values: Sequence[tuple[int, object]]) -> bool:
-    """Return whether a source has no sample in the last `SILENCE_US` before the fault's `span` or sampling ended."""
+    """Return whether a source has no sample in the last `SILENCE_US` before the end of sampling for the fault.
+
+    Sampling for a fault ends with the last sample of any source, or with the fault's `span` if this ends earlier.
+    """
     return not values or min(fault.span.end_us, samples.last_us) - values[-1][0] > SILENCE_US
 
 
@@ -92,10 +100,11 @@ def read_arrival(
     since_us: int | None = None,
     standstills: Sequence[tuple[int, int]] = (),
 ) -> Estimate:
-    """Return the time from the fault's effect, or from `since_us`, to `at_us`, the first sample that shows an event.
+    """Return the time from the fault's effect, or from `since_us`, to `at_us`, when a sample first showed an event.
 
-    The value is "at most" if the event may have come earlier: if the monitor took no sample for some time before
-    `at_us`, or if one of the clients' `standstills` may have delayed the event.
+    The value is "at most" in two cases. If the monitor took no sample for some time before `at_us`, the event may have
+    come earlier. If `standstills` has a time in which a client stood still, the client itself may have delayed the
+    event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     # A source may need a second for its answer after the silence.
@@ -115,10 +124,10 @@ def read_arrival(
 def read_absence(
     fault: EffectiveFault, series: Iterable[Sequence[tuple[int, object]]], still: str, *, since_us: int | None = None
 ) -> Estimate:
-    """Return an estimate of "at least" the time until the last sample of `series`, by which the event had not come.
+    """Return an "at least" estimate for an event that had not come by the last sample of `series`.
 
-    `still` says what was sampled instead. The time counts from the fault's effect, or from `since_us`. If there is no
-    sample after that, the estimate has no value.
+    The estimate is the time from the fault's effect, or from `since_us`, to that last sample. If there is no sample in
+    this time, the estimate has no value. `still` is a clause that says what was sampled instead of the event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     last = max((values[-1][0] for values in series if values), default=start_us)
@@ -134,7 +143,7 @@ def read_absence(
 
 
 def read_silence(fault: EffectiveFault, source: str, when: str = "the effect") -> Estimate:
-    """Return an estimate without a value, because `source` was not sampled after `when`."""
+    """Return an estimate without a value, because `source` was not sampled after the moment that `when` names."""
     before = "" if fault.cut_off_by is None else f" and before {fault.cut_off_by} took effect"
     why = f"{source} was not sampled after {when}{before}"
     return Estimate(value=None, evidence=why, cut_off_by=fault.cut_off_by)

@@ -1,7 +1,7 @@
 """Finds anomalies that show only when messages are compared: a shared position, a log that went back, wrong order.
 
-Spark selects the rows, and moves rows that must be compared into one part, the rows of one Spark task. A query in
-`sql/anomalies/` finds the anomaly in each part.
+Spark selects the rows and splits them into parts, so that rows that must be compared are in the same part. Each part is
+the rows of one Spark task. A query in `sql/anomalies/` finds the anomaly in each part.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _FINDINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonInput:
-    """The tables that comparisons read: two recorded tables, and `places`, which message_facts.py wrote.
+    """The tables that comparisons read: the recorded tables `publishes` and `stored`, and the table `places`.
 
-    `places` has a row for each message in each cluster's log and each subscription.
+    message_facts.py wrote `places`. It has a row for each message in each cluster's log and in each subscription.
     """
 
     publishes: DataFrame
@@ -59,7 +59,7 @@ class ComparisonInput:
 class Comparison:
     """How the rows for an anomaly's query are selected and split: rows with equal values in `together` are in one part.
 
-    The query may report a message more than once at one place.
+    The query may report the same message in the same log or subscription more than once.
     """
 
     rows: Callable[[ComparisonInput], DataFrame]
@@ -69,7 +69,10 @@ class Comparison:
 def find_by_comparison(
     spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """Return the findings of the comparisons for `anomalies`: each has a message, its place and the anomaly."""
+    """Return the findings of the comparisons for `anomalies`: each has a message, its place and the anomaly.
+
+    A place is a cluster's log or a subscription.
+    """
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),
@@ -92,7 +95,7 @@ def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Duck
 def _select_named_positions(compared: ComparisonInput) -> DataFrame:
     """Return a row for each position and message that was acked there, is stored there, or was delivered from there.
 
-    Deliveries from a position that stores the message are left out, because they would add nothing.
+    A delivery is left out if the log stores the message at the same position, because it would add nothing.
     """
     columns = [*_PLACE_IN_LOG, "who", "number", "subscription"]
     in_log = F.lit(IN_LOG).alias("subscription")
@@ -108,13 +111,13 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
 
 
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
-    """Return the times at which acked attempts were sent and settled, and the highest position before each second.
+    """Return when acked attempts were sent and settled, and the highest position that was acked before each second.
 
     If an ack was settled before its attempt was sent, the clock was set back between the two. The true times are then
     not known, so the attempt is left out.
 
-    An attempt is compared with every ack that was settled more than the clocks' error before the attempt was sent. The
-    highest position of these acks is a running maximum over time. Each second of the log is compared separately and
+    An attempt is compared with all acks that were settled before it was sent, by more than the clocks' error. The
+    highest position of these acks is a running maximum over time. Each second of a log is compared separately and
     begins with the maximum of all earlier seconds. So no task has to read a whole log.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
@@ -169,7 +172,7 @@ def _select_first_copies(compared: ComparisonInput) -> DataFrame:
 def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
     """Return each published message that is stored and that a subscription got, with its first copy and first delivery.
 
-    Messages that a subscription got before it moved are left out.
+    If a subscription moved to another cluster, the messages that it got before the move are left out there.
     """
     return (
         compared.places.filter(F.col("subscription") != IN_LOG)

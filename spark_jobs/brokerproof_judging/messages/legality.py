@@ -22,7 +22,7 @@ _SCHEMA = pa.schema([("cluster", pa.string()), ("subscription", pa.string()), ("
 def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
     """Return a table with the illegal anomalies (`forbidden`) of each subscription, by `cluster` and `subscription`.
 
-    The row without a cluster is the rule for every log, and for subscriptions that the scenario lacks.
+    The row without a cluster is the rule for every log, and for subscriptions that the scenario does not declare.
     """
     rows = [{"cluster": None, "subscription": IN_LOG, "forbidden": _list_forbidden_at(scenario, None)}]
     rows += [
@@ -60,7 +60,7 @@ def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
 def list_loosened(scenario: Scenario) -> pa.Table:
     """Return a table with each anomaly that the scenario loosens (allows), and the messages for which it is allowed.
 
-    A row is about the messages with its `outcome`, `home` and `subscription`. Null matches any value.
+    A row applies to the messages with the `outcome`, `home` and `subscription` that it names. Null matches any value.
     """
     rows = [(str(anomaly), each.outcome, each.home, each.subscription) for anomaly, each in scenario.loosen.items()]
     return make_small_table("anomaly string, outcome string, home string, subscription string", rows)

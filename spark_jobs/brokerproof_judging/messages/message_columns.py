@@ -1,6 +1,6 @@
-"""The columns that identify a message, its log and its place, and the SQL files that query them.
+"""Makes the columns that identify a message, its log and its place, and reads the SQL files that use these columns.
 
-A place is a cluster's log or a subscription. `sql/macros.sql` has the SQL that reads `who` and `number`.
+A place is a cluster's log or a subscription. `sql/macros.sql` has the SQL that takes `who` and `number` apart.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _NAMELESS_MARK = "\u0001"
 
 
 def name_messages(frame: DataFrame) -> DataFrame:
-    """Return the frame with the columns `who` and `number`, which are never null, and with uniform positions.
+    """Return the frame with the columns `who` and `number`, which are never null, and with comparable positions.
 
     `who` and `number` are producer and seq. If a message lacks one of these, `who` is made of the message's position.
-    The batch index is -1 outside a batch. A negative segment, the system's answer to a deduplicated retry, is no
-    position: its segment, offset and batch index become null.
+    The batch index is -1 outside a batch. A system may answer a deduplicated retry with a negative segment. This is no
+    position, so segment, offset and batch index become null.
     """
     there = F.col("segment") >= 0
     positioned = frame.withColumns(

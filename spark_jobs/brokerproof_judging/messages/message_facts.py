@@ -1,9 +1,9 @@
 """Derives the facts about every message at every place, and the anomalies that these facts show.
 
 A place is a cluster's log or a subscription. A message's places are those that it had to reach and those at which it
-was found. For each part of the messages, `sql/log_facts.sql` and `sql/subscription_facts.sql` join the publishes, the
-copies or deliveries at a place and the proofs about the place. Later, comparisons.py reads the written places to find
-anomalies that show only when messages are compared.
+was found. For each part of the messages, `sql/log_facts.sql` and `sql/subscription_facts.sql` join three things: the
+publishes, the copies or deliveries at a place, and what is proven about the place, such as that a subscription drained.
+Later, comparisons.py reads the written places to find anomalies that show only when messages are compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KINDS = ("publishes", "stored", "deliveries")
 
 
 def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """Return the rows of the three tables in one frame. Times are microseconds since the epoch."""
+    """Return the rows of `publishes`, `stored` and `deliveries` in one frame, with times in µs since the Unix epoch."""
     everywhere = [*LOG, "partition", *POSITION, "key", "payload_hash"]
     frames = [
         name_messages(publishes).select(
@@ -62,7 +62,7 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
 
 
 def separate_records(connection: DuckDB) -> None:
-    """Create the views `publishes`, `stored` and `deliveries`, each with its own rows of the united table `rows`."""
+    """Split the table `rows`, which `unite_records` made, into the views `publishes`, `stored` and `deliveries`."""
     for kind, table in enumerate(_KINDS):
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
 

@@ -65,7 +65,8 @@ class ResultTablesOfPart:
     def __call__(self, part: int, connection: DuckDB) -> Batches:
         """Yield one row: the part's number, and its counts as JSON.
 
-        Raises RunError if a comparison found an anomaly at a place without facts.
+        Raises RunError if a comparison found an anomaly of a message at a place, but `FactsOfPart` wrote no facts about
+        this message there.
         """
         self._prepare(part, connection)
         connection.execute(read_query("findings"))
@@ -119,8 +120,8 @@ def start_judging_workers(spark: SparkSession) -> None:
 class MessageJudging:
     """Judges the messages of a run. Call `work_out_facts` first, then `write_tables`.
 
-    The first writes intermediate tables, and the second the tables `messages` and `anomalies`. The run's old tables
-    stay until `replacement.take_place` is called.
+    `work_out_facts` writes intermediate tables, and `write_tables` the new tables `messages` and `anomalies`. The run's
+    old tables stay until `replacement.take_place` is called.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class MessageJudging:
         return [PartSummary(**json.loads(answer)) for answer in answers]
 
     def write_tables(self) -> Counts:
-        """Compare messages with each other, write `messages` and `anomalies`, and return the counts."""
+        """Compare messages with each other, write `messages` and `anomalies`, and return the counts of both tables."""
         schema = table_io.to_spark_schema(PLACES)
         compared = ComparisonInput(
             publishes=self._recorded["publishes"],

@@ -122,7 +122,7 @@ def find_problems(summaries: Iterable[PartSummary]) -> Iterator[str]:
 
 
 def find_least_delay(summaries: Iterable[PartSummary]) -> int | None:
-    """Return the smallest `least_delay_us` of all parts; None if no part has one."""
+    """Return the shortest time in µs from a message's sending to its delivery, of all parts; None if none is known."""
     return min((each.least_delay_us for each in summaries if each.least_delay_us is not None), default=None)
 
 

@@ -53,8 +53,8 @@ class TimeSteps:
 def choose_time_steps(run: Run) -> TimeSteps | None:
     """Return the time steps until the jobs load and consume ended; None if no time of these jobs is recorded.
 
-    The steps begin `_LEAD_S` seconds before the load was steady. If the load never became steady, they begin with the
-    first of the two jobs.
+    The steps begin `_LEAD_S` seconds before the load was steady. If the load never became steady, they begin when the
+    first of the two jobs started.
     """
     phases = read_record(run, PhaseTimes)
     jobs = [one for name in ("load", "consume") if (one := read_record(run, StepSeconds, name)) is not None]
@@ -130,7 +130,10 @@ def make_message_series(
 
 
 def _list_events(spark: SparkSession, run: Run) -> DataFrame:
-    """Return the events to count: `cluster`, `subscription`, the kind `what`, `at` and `latency` in microseconds."""
+    """Return the events to count. The columns are `cluster`, `subscription`, `what` (the kind), `at` and `latency`.
+
+    `at` and `latency` are in microseconds.
+    """
     messages = read_table(spark, run, "messages")
     published = messages.filter("subscription IS NULL AND cluster = home").select(
         "cluster",

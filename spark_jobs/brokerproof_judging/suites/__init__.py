@@ -1,5 +1,6 @@
-"""Evaluates the Great Expectations suites on a run's tables: kinds of expectation, checked results, and a second count.
+"""Evaluates the Great Expectations suites on a run's tables.
 
-`verify.py` may import this package. It reads the suites' files and a run's tables and records, and writes only Data
-Docs, the pages that Great Expectations builds about its results.
+The package defines Brokerproof's own kinds of expectation, checks the library's results, and counts the rows a second
+time without the library. `verify.py` may import this package. The package reads the suites' files and a run's tables
+and records. It writes only Data Docs, the pages that Great Expectations builds about its results.
 """

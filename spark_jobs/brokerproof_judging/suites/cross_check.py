@@ -1,6 +1,6 @@
-"""A second count of a suite's result, of its tables and without Great Expectations.
+"""Counts the rows of a suite's tables a second time, without Great Expectations, and compares the two counts.
 
-A disagreement makes the suite `unknown`: one of the two counts is wrong, so no verdict can rest on them.
+If they differ, the suite is `unknown`: one of the two counts is wrong, so no verdict can rest on them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,10 @@ def doubt_measurements(
 
 
 def list_suites_measured(file: SuiteFile) -> list[Suite]:
-    """Return the suites to which a file's metrics belong. Only a user's file may have metrics of another suite."""
+    """Return the suites to which the metrics in a suite file belong.
+
+    Brokerproof's own file of a suite has only this suite's metrics. A user's file may have metrics of several suites.
+    """
     return list(dict.fromkeys(METRICS[written.name].suite for written in file.expectations))
 
 

@@ -1,9 +1,9 @@
 """Runs the Great Expectations suites on a run's tables and makes the judgement of each.
 
-Great Expectations is not trusted with the verdict. A suite passes only if three more things are true. Its file is
-complete (brokerproof/suites/suite_file.py). Every expectation that applies to the run's system was evaluated, on all
-rows, without an exception. An independent count agrees (cross_check.py, standard_answers.py). Otherwise the suite is
-`unknown` or `no_data`, with the reason.
+Great Expectations is not trusted with the verdict. Even if it calls a suite successful, the suite passes only under
+three conditions. Its file is complete (brokerproof/suites/suite_file.py). Every expectation that applies to the run's
+system was evaluated, on all rows, without an exception. An independent count agrees (cross_check.py,
+standard_answers.py). Otherwise the suite is `unknown` or `no_data`, with the reason.
 """
 
 from __future__ import annotations
@@ -97,13 +97,14 @@ def evaluate(
 ) -> dict[str, SuiteJudgement]:
     """Return the judgement of each suite on the run's tables, by the suite's name.
 
-    If `suites` is given, only these are judged. Otherwise, the five suites of Brokerproof, all others in the
-    directories and those in `required` are judged, even if a required suite has no file. An error in a suite makes only
-    this suite `unknown`. Raises InputError or OSError only if the directories cannot be listed.
+    If `suites` is given, only these are judged. Otherwise, the five suites of Brokerproof, all other suites in
+    `expectations_dirs`, and the suites `required` are judged. A required suite is judged even if it has no file. An
+    error in a suite makes only this suite `unknown`. Raises InputError or OSError only if the directories cannot be
+    listed.
 
     The first call in a process takes 7 to 10 s longer, because it imports Great Expectations. `library` is called with
-    the directory in which to build Data Docs, and with the name that the run has in them. With `data_docs`, these pages
-    are copied to the run's `report/data_docs`.
+    the directory in which to build Data Docs and with the run's name for these pages. It returns the `Library`. If
+    `data_docs`, the pages are copied to the run's `report/data_docs`.
     """
     names = list(dict.fromkeys([*find_suites(expectations_dirs), *required]) if suites is None else suites)
     tables = JudgedTables(spark, run)
@@ -136,7 +137,7 @@ def _evaluate_suite(
 
 
 def _join(parts: Sequence[SuiteJudgement]) -> SuiteJudgement:
-    """Return the judgement of a suite from those of its parts: the worst verdict, and the reasons for it."""
+    """Return a suite's judgement from its judgements on single tables: the worst verdict, and the reasons for it."""
     if not parts:
         return _judge(Verdict.NOT_APPLICABLE, "", [])
     verdict = merge_verdicts(part.verdict for part in parts)
@@ -169,7 +170,7 @@ def _evaluate_measurements(file: SuiteFile, library: Library, tables: JudgedTabl
 
 
 def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run: Run) -> SuiteJudgement:
-    """Return the judgement of the standard expectations on one table. After an error, all of these are `unknown`."""
+    """Return the judgement of a suite's standard expectations on one table. After an error, all are `unknown`."""
     table = file.expectations[0].table
     try:
         frame = tables.read(table)
@@ -196,9 +197,9 @@ def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run
 
 
 def _has_measurements(file: SuiteFile, tables: JudgedTables, run: Run) -> bool:
-    """Return whether the run has a measurement of the suites that the file's metrics belong to, or must have one.
+    """Return whether the run has, or must have, a measurement of a suite to which the file's metrics belong.
 
-    The suite file, or a bound or an expected owner in the scenario, may demand a measurement.
+    A measurement must exist if the suite file demands it, or if the scenario has a bound or an expected owner for it.
     """
     suites = list_suites_measured(file)
     measured = any(row["suite"] in suites for row in tables.measurements)
@@ -206,7 +207,7 @@ def _has_measurements(file: SuiteFile, tables: JudgedTables, run: Run) -> bool:
 
 
 def _conclude(answers: Sequence[Answer], doubts: Sequence[str], describe_passed: Callable[[], str]) -> SuiteJudgement:
-    """Return the judgement: `unknown` if the counts are in doubt, else the worst verdict of an expectation."""
+    """Return a suite's judgement: `unknown` if the counts are in doubt, else the worst verdict of its expectations."""
     verdicts = [Verdict.UNKNOWN if doubts else answer.verdict for answer in answers]
     worst = merge_verdicts(verdicts)
     if doubts:
@@ -238,7 +239,8 @@ def _give_up(suite: str, expectations_dirs: Sequence[str], error: Exception) -> 
 def _add_inapplicable(judgement: SuiteJudgement, file: SuiteFile, reasons: Mapping[str, str]) -> SuiteJudgement:
     """Return the judgement with the inapplicable expectations too, in the file's order.
 
-    `reasons` has the names of these expectations. They count neither as written nor as evaluated.
+    `reasons` has, by the name of each inapplicable expectation, why it does not apply. These expectations count neither
+    as written nor as evaluated.
     """
     checks = {check.name: check for check in judgement.expectations}
     checks |= {

@@ -39,10 +39,10 @@ def find_bound_result(
 ) -> BoundResult:
     """Return how a row of `measurements` compares with its bounds.
 
-    `minimum` and `maximum` are the suite's bounds. Each is used if the row lacks this bound. A row with a `doubt` is
-    undecided if it has a bound. If only the limits `at_least` and `at_most` are known, a bound is broken or held only
-    if all values between them break or hold it. NaN counts neither as a value nor as a bound, because every comparison
-    with NaN is false, so a NaN would be within every bound.
+    `minimum` and `maximum` are the suite's bounds. Each is in force if the row has no such bound of its own. A row with
+    bounds and a `doubt` is undecided. If only the limits `at_least` and `at_most` of a value are known, all values
+    between them must break or hold a bound. Every comparison with NaN is false, so a NaN would be within every bound.
+    So a value that is NaN counts as missing, and a bound that is NaN makes the row undecided.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(
@@ -131,9 +131,9 @@ def describe_value(row: Mapping[str, Any]) -> str:
 class ExpectMeasurementWithinBounds(RowExpectation):
     """Every value of the metric is within the bounds that the scenario sets, both ends included.
 
-    `minimum` and `maximum` are in force if the scenario sets no such bound itself. A value that only the scenario's
-    bound allows counts as legal. A missing value is undecided if a bound is in force. Without a bound it is undecided
-    if the metric is `required`, unless another fault left no time to measure it.
+    If the scenario sets no minimum or no maximum, `minimum` or `maximum` is in force instead. A value that only the
+    scenario's bound allows counts as legal. A missing value is undecided if a bound is in force. Without a bound it is
+    undecided if the metric is `required`, unless another fault left no time to measure it.
     """
 
     metric: str

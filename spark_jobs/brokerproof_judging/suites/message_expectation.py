@@ -125,7 +125,7 @@ class MessageSamplesMetric(TableMetricProvider):
 class ExpectNoIllegalAnomaly(RowExpectation):
     """No row of `messages` has the anomaly if the guarantee forbids it.
 
-    The anomaly `unproven` makes a row undecided, because its evidence is not enough.
+    The anomaly `unproven` makes a row undecided, because the evidence about its message is not enough.
     """
 
     anomaly: str

@@ -20,7 +20,10 @@ from brokerproof_judging.suites.tally import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
-    """Describe the first expectation that has `verdict`, which is not `passed`, and name the others that have it."""
+    """Return why the first expectation with `verdict` has it, and the names of the others that have it too.
+
+    `verdict` is any but `passed`.
+    """
     answer, *others = [answer for answer in answers if answer.verdict is verdict]
     rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
     if answer.tally is None:
@@ -47,7 +50,7 @@ def _describe_standard(answer: Answer, tally: Tally) -> str:
 
 
 def describe_table_passed(table: str, answers: Sequence[Answer], rows: int, left_out: Mapping[str, int]) -> str:
-    """Return why the standard expectations on a table passed, and the number of rows that each left out."""
+    """Return why the standard expectations on a table passed, and how many rows each of them left out."""
     if not rows:
         return f"All {len(answers)} standard expectations on `{table}` hold, because it holds no row."
     omitted = "".join(f" `{name}` left out {number:,} rows without a value." for name, number in left_out.items())

@@ -1,7 +1,7 @@
 """The results of standard expectations, which are kinds of Great Expectations itself, checked before they count.
 
-They are compared with a second count of the table, made without the library. For the library, an expectation holds if
-it evaluated no row, and a comparison with null is true.
+The results are compared with a second count of the table, made without the library. This is needed because the library
+lets an expectation hold if it evaluated no row, and takes a comparison with null as true.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def read_standard_answers(
 ) -> list[Answer]:
     """Return one answer for each expectation of the file, in the same order.
 
-    If `no_row_is_a_finding`, an expectation may hold on an empty table. If `doubt_of_wall_times` is not empty, it is
-    the reason why expectations that read wall times have no result. Raises RunError if the library did not take all
-    expectations.
+    If `no_row_is_a_finding`, an expectation may hold on an empty table. If `doubt_of_wall_times` has a reason,
+    expectations that read wall times get this reason instead of a result. Raises RunError if the library did not take
+    all expectations.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
@@ -147,7 +147,7 @@ def _check_evaluated(written: WrittenExpectation, standard: StandardExpectation,
 def _check_counts(
     written: WrittenExpectation, standard: StandardExpectation, found: Mapping[str, Any], counts: TableCounts
 ) -> None:
-    """Raise DoubtError if the library gives a wrong number of evaluated rows."""
+    """Raise DoubtError if the library's number of evaluated rows differs from that of the second count."""
     if "element_count" in found and found["element_count"] != counts.rows:
         raise DoubtError(f"was asked of {found['element_count']:,} of {counts.rows:,} rows")
     missing, evaluated = found.get("missing_count"), counts.evaluated[written.name]
@@ -175,7 +175,10 @@ def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *
 
 
 def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
-    """Return {expectation: number of rows that it left out because they lack a value}, if the expectation holds."""
+    """Return, by expectation, the number of rows that a passed expectation left out because they lack a value.
+
+    The result has only expectations that left out rows.
+    """
     return {
         answer.written.name: left_out
         for answer in answers

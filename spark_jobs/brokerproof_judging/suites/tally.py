@@ -1,6 +1,7 @@
 """The counts of rows that are the result of one expectation.
 
-This module must not import Great Expectations, which the job verify.py imports in a thread meanwhile.
+This module must not import Great Expectations. The job verify.py imports that library in a thread, and judging would
+otherwise wait for that import.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ MOST_SAMPLES = 20
 class Tally:
     """The number of rows that one expectation is about, and how many are unexpected, undecided and legal.
 
-    A row is *unexpected* if it breaks the rule. It is *undecided* if a value is null, NaN or in doubt, or the message
-    `unproven`. It is *legal* if the guarantee allows its anomaly, or if only the scenario's own bound allows its value.
+    A row is *unexpected* if it breaks the rule. It is *undecided* if one of its values is null, NaN or in doubt, or if
+    its message is `unproven`. It is *legal* if the guarantee allows its anomaly, or if only the scenario's own bound
+    allows its value.
     """
 
     rows: int

@@ -1,8 +1,8 @@
-"""The web application of Brokerproof's pages in Airflow's UI: their addresses, and who may read each report.
+"""The web application of Brokerproof's pages in Airflow's UI: the pages' addresses, and who may read each page.
 
 Every request, even for a style sheet, needs a login to Airflow. A user sees the runs of a scenario only if Airflow lets
 the user read the scenario's DAG. Airflow does not protect the applications of plugins, so this application checks the
-login and the permission itself. It changes no data.
+login and the permission itself. The application changes no data.
 """
 
 from __future__ import annotations
@@ -155,9 +155,9 @@ def _show_campaign(stamp: str, request: Request, user: GetUserDep) -> HTMLRespon
 
 
 def _read_campaigns(user: Any, stamp: str | None = None) -> list[Campaign]:
-    """Return the campaigns, or the one with this stamp, with only the runs that the user may read.
+    """Return the campaigns, each with only those runs that the user may read. A campaign without such runs is left out.
 
-    A campaign without such a run is left out.
+    If `stamp` is given, return only the campaign that was planned at this time.
     """
     allowed = _list_readable_scenarios(user)
     with _open_history() as history:
@@ -199,7 +199,7 @@ def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HT
 
 
 def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
-    """Make the run's report in the form that `name` names, such as `report.json`, and send it as a download."""
+    """Send a run's report as a download. `name` is one of the file names in `EXPORTS`, such as `report.json`."""
     if name not in EXPORTS:
         raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
     run = _find_run(run_id, user)
@@ -254,7 +254,10 @@ def _show_run_of_dag(
     session: SessionDep,
     try_number: Annotated[int | None, Query()] = None,
 ) -> HTMLResponse:
-    """Show the newest recorded try of a DAG run, or the try `try_number`; for a campaign, the list of campaigns."""
+    """Show the try `try_number` of a DAG run, by default the newest recorded one.
+
+    For a DAG run of a campaign, show the list of campaigns.
+    """
     _authorize(dag_id, user)
     if dag_id == _CAMPAIGN:
         return _list_campaigns(request, user)
@@ -328,5 +331,5 @@ def _list_readable_scenarios(user: Any) -> set[str]:
 
 
 def _open_history() -> AbstractContextManager[History | None]:
-    """Return a context manager that yields the history, or None if its file does not exist yet."""
+    """Return a context manager that yields the history, or None if the history's file does not exist yet."""
     return open_recorded_history() or nullcontext()

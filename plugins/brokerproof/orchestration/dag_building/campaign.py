@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 def build_campaign_dag(scenarios: Sequence[str]) -> DAG:
-    """Return the DAG `campaign`. Its form offers the scenarios with these names; by default all are chosen."""
+    """Return the DAG `campaign`. Its form offers the scenarios named in `scenarios`; by default, all are chosen."""
     dag = DAG(
         dag_id="campaign",
         dag_display_name="Campaign: many scenarios in a row",

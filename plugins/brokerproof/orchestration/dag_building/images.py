@@ -24,10 +24,10 @@ CONNECTION = "docker_default"
 
 
 def fetch_images(run: Run) -> None:
-    """Fetch the images of the run's nodes that the container engine lacks. Other runtimes have no images to fetch.
+    """Fetch those images of the run's nodes that the container engine does not have yet.
 
-    Raises MachineError if the engine or the registry does not answer or refuses access, or if the registry lacks the
-    image. Raises NodeError if the engine refuses to describe an image.
+    Does nothing if the run's nodes are no containers. Raises MachineError if the engine or the registry does not answer
+    or refuses access, or if the registry lacks an image. Raises NodeError if the engine refuses to describe an image.
     """
     if not issubclass(load_runtime(run.scenario.runtime), RunsImages):
         return

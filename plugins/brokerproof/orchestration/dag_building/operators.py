@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class ReserveOperator(BaseOperator):
     """The task `reserve`: check the scenario, take a slot, make the run's directory, and start the monitor.
 
-    This task starts no nodes. It is a setup, and if a setup fails, Airflow skips the teardown that would end the nodes.
+    This task starts no nodes, because it is a setup: if a setup fails, Airflow skips the teardown that ends nodes.
     """
 
     def __init__(self, *, scenario: str, **kwargs: Any) -> None:
@@ -106,7 +106,7 @@ def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
 class LifecycleOperator(StepOperator):
     """Call the function of brokerproof.lifecycle that the task is named after.
 
-    The tasks are `provision`, `configure`, `break_it` and `release`. The first one also fetches images.
+    The tasks are `provision`, `configure`, `break_it` and `release`. The task `provision` also fetches images.
     """
 
     def execute(self, context: Context) -> None:
@@ -150,7 +150,7 @@ class SuiteOperator(StepOperator):
 
 
 class RecordOperator(StepOperator):
-    """Record the run in the history, add its outcome to the event of the asset RESULTS, and write the report.
+    """Record the run in the history, add the run's outcome to the event of the asset RESULTS, and write the report.
 
     A run whose steps failed is recorded too.
     """

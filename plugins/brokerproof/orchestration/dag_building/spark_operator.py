@@ -43,7 +43,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         after: type[Record] | None = None,
         **kwargs: Any,
     ) -> None:
-        """`after` is a class of records that an earlier step writes. If the run has none, this step is skipped."""
+        """`after` is a class of records that an earlier step writes. Without such a record, the step is skipped."""
         super().__init__(task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs)
         self.run_directory = run_directory
         self._after = after
@@ -62,7 +62,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
                 raise RunError(last.sentence or describe_end(str(error))) from None
 
     def end_work(self) -> None:
-        """End the Spark driver and its Python workers. The provider's hook ends a driver that runs on a cluster."""
+        """End the Spark driver and its Python workers. A driver on a cluster is ended by the Spark provider's hook."""
         super().end_work()
         if self._hook is not None:
             self._hook.on_kill()
@@ -112,11 +112,11 @@ def _make_hook(
 
 
 def _limit_tasks(master: str, job: str) -> dict[str, str]:
-    """Return Spark settings that limit `verify` to about one task per core; empty for other jobs or on a cluster.
+    """Return settings that limit `verify` to about one Spark task per core; empty for other jobs or on a cluster.
 
-    The connection allows more tasks than the machine has cores, because each producer or consumer takes one task and
-    mostly waits. Sorting does not wait: on two cores, judging 230,000 messages took 59 s with eight tasks at a time,
-    and 54 s with two.
+    The connection `spark_default` allows more Spark tasks at a time than the machine has cores, because each producer
+    or consumer takes one and mostly waits. Sorting does not wait: on two cores, judging 230,000 messages took 59 s with
+    eight tasks at a time, and 54 s with two.
     """
     threads = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
     if job != "verify" or threads is None:
@@ -131,7 +131,7 @@ def _count_messages(run_directory: str) -> int:
 
 
 class _WatchingHook(SparkSubmitHook):
-    """The provider's hook, which also looks for the last exception in the job's output."""
+    """The Spark provider's hook, which here also looks for the last exception in the job's output."""
 
     def __init__(self, *, last: LastException, **kwargs: Any) -> None:
         super().__init__(**kwargs)

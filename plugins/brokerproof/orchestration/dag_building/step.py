@@ -105,7 +105,7 @@ def fail_with_sentence(context: Context) -> Iterator[None]:
 
 
 def end_children(timeout_s: float = 3) -> None:
-    """End the descendants of this process. Nodes go on, because each node leads an operating system session."""
+    """End the descendants of this process that share its session. Nodes go on, because each has its own session."""
     session = os.getsid(0)
     children = [child for child in psutil.Process().children(recursive=True) if _read_session_id(child) == session]
     for child in children:

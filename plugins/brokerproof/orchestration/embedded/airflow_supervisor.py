@@ -19,7 +19,7 @@ _PAUSE_BEFORE_RESTART_S = 5
 
 
 class Component:
-    """A process that runs `airflow NAME`, and writes its output to `NAME.log` in `logs`."""
+    """A process that runs `airflow NAME`, and writes its output to `NAME.log` in the directory `logs`."""
 
     def __init__(self, name: str, logs: Path) -> None:
         self.name = name

@@ -1,6 +1,6 @@
 """The embedded Airflow: LocalExecutor, loopback only, with all its files below one directory of this machine.
 
-Its database is a SQLite file there, unless the user names another database.
+Its database is a SQLite file in that directory, unless the user names another database.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AirflowStatus:
 class EmbeddedAirflow:
     """Starts, stops and describes the embedded Airflow.
 
-    `notify` gets the sentences for the user, for example when a start begins, and if a wait takes longer than
+    The callback `notify` gets sentences for the user: for example when a start begins, or if a wait takes longer than
     `say_after_s`.
     """
 
@@ -81,9 +81,9 @@ class EmbeddedAirflow:
         """Start Airflow unless it runs, wait until it is healthy, and return its URL.
 
         If two processes call this method at the same time, one starts Airflow and both get the same URL. A running
-        Airflow that searches other directories for the user's files is started again, but only if it has no unfinished
-        run. Raises InputError if it has one, or if this process belongs to another Airflow. Raises MachineError, with
-        the end of the last log, if Airflow is not healthy in time.
+        Airflow is restarted if it searches other directories for the user's files than the settings name. Raises
+        InputError if that Airflow has an unfinished run, or if this process belongs to another Airflow. Raises
+        MachineError, with the last lines of the newest log, if Airflow is not healthy in time.
         """
         _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
@@ -193,9 +193,9 @@ class EmbeddedAirflow:
             timer.cancel()
 
     def _ends_for_other_directories(self, session: AirflowSession) -> bool:
-        """If the session searches other directories than the settings name, end it. Return whether it was ended.
+        """End the session if it searches other directories for the user's files than the settings name.
 
-        Raises InputError if such a session has an unfinished run.
+        Return whether the session was ended. Raises InputError if such a session has an unfinished run.
         """
         other = _find_other_directories(self._settings, session)
         if other is None:
@@ -236,7 +236,10 @@ class EmbeddedAirflow:
         return session
 
     def _end_unrecorded(self) -> bool:
-        """End an Airflow whose starter was killed before it wrote the pid file. Return whether there was one."""
+        """End an Airflow that the pid file does not name, and return whether there was one.
+
+        Such an Airflow exists if the command that started it was killed before the pid file was written.
+        """
         found = False
         for process in list(find_marked_processes(self.home, variable=SERVICE_MARK)):
             with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
@@ -257,7 +260,7 @@ class EmbeddedAirflow:
             raise MachineError(f"{error}; {self._read_log_end()}") from None
 
     def _cancel_interrupted_runs(self, session: AirflowSession) -> None:
-        """Cancel the runs that an earlier Airflow had begun when it ended. Their teardown then frees their slots.
+        """Cancel the runs that were still running when an earlier Airflow ended. Their teardown then frees their slots.
 
         Without this, Airflow would treat the ended tasks of these runs as alive for another minute and a half.
         """
@@ -276,7 +279,7 @@ class EmbeddedAirflow:
 
 
 def _check_that_no_other_is_served() -> None:
-    """Raises InputError if this process belongs to another Airflow, because both would share a database."""
+    """Raises InputError if this process belongs to another Airflow, whose database the embedded one would share."""
     if os.environ.get(_SERVED):
         raise InputError(
             "this process belongs to another Airflow, so both would share its database",
@@ -286,10 +289,10 @@ def _check_that_no_other_is_served() -> None:
 
 
 def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[str, str] | None:
-    """Return (environment variable, the session's directories) for the first setting in which the session differs.
+    """Return (environment variable, the session's directories) of the first setting whose directories differ.
 
-    The directories are separated by `:`. Return None if the session searches the directories of `wanted`, or if its
-    settings cannot be read.
+    The session's directories are compared with those in `wanted`, and are separated by `:` in the result. Return None
+    if no directories differ, or if the session's settings cannot be read.
     """
     environment = session.read_environment()
     if environment is None:
@@ -307,7 +310,7 @@ def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[
 
 
 def _is_healthy(session: AirflowSession) -> bool:
-    """Whether every component is healthy and tasks can be served. Heartbeats from before the session do not count."""
+    """Whether every component is healthy and the API for tasks answers. Heartbeats of earlier sessions do not count."""
     try:
         health = httpx.get(f"{session.url}/api/v2/monitor/health", timeout=10, trust_env=False).json()
         beats = [
@@ -322,7 +325,8 @@ def _is_healthy(session: AirflowSession) -> bool:
 def _serves_tasks(session: AirflowSession) -> bool:
     """Whether the API that tasks use answers.
 
-    Airflow builds this API at its first request, which takes 4 s. After this function's request, no task waits for it.
+    Airflow builds this API at the first request, which takes 4 s. This function sends that request, so no task has to
+    wait.
     """
     return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
 
@@ -354,7 +358,7 @@ def _find_free_port() -> int:
 
 
 def _describe_start(port: int) -> str:
-    """Return the sentence that Airflow is starting, with the port if the preferred one is in use."""
+    """Return the sentence that Airflow is starting. It names the port if the preferred port is in use."""
     preferred = _read_preferred_port()
     # 0 accepts any port.
     elsewhere = f" on port {port}, because {preferred} is in use" if preferred not in (0, port) else ""

@@ -1,4 +1,4 @@
-"""The environment variables that configure the embedded Airflow, with its database, password and secret keys."""
+"""The environment variables that configure the embedded Airflow, and the files with Airflow's password and keys."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class AirflowSession:
         """Return all living processes of the session, including the supervisor; empty if the session has ended.
 
         A session's id is the supervisor's pid. The kernel gives no new process a pid that is still the id of a session.
-        So if another process has the supervisor's pid, the session has ended. Else all processes with the id are
-        Airflow's.
+        So if another process has the supervisor's pid, the session has ended. Otherwise, every process with this
+        session id belongs to Airflow.
         """
         if self._is_pid_taken():
             return []
@@ -114,7 +114,7 @@ class AirflowSession:
 
 
 def _runs(process: psutil.Process, component: str) -> bool:
-    """Whether a process runs the component, or has no command line because its program may still be loading."""
+    """Whether a process runs the component. A process without a command line counts, as it may still be loading."""
     try:
         command = process.cmdline()
     except psutil.Error:

@@ -51,14 +51,14 @@ class AirflowGoneError(AirflowError):
 
 
 class _NoUsableAnswerError(Exception):
-    """An answer came from a server that is no working Airflow, or not yet, so the request is repeated."""
+    """An answer did not come from a working Airflow, for example during Airflow's start. The request is repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
     """A task of a DAG run. `state` is None until Airflow schedules the task.
 
-    `pid` is the process of the task, which may have ended; None before the task's first process.
+    `pid` is the id of the task's process, which may have ended. It is None before the task's first process starts.
     """
 
     task_id: str
@@ -76,7 +76,7 @@ class DagRun:
 
 
 class Silence:
-    """The time since the last sign of life, such as an answer of Airflow, and whether to notify the user.
+    """Measures the time since the last sign of life, such as an answer of Airflow, and decides when to notify the user.
 
     A notification is due when the silence has lasted `say_after_s`, and then every `say_again_after_s`.
     """
@@ -214,7 +214,7 @@ class AirflowClient:
         return [str(run["dag_run_id"]) for run in runs]
 
     def find_run(self, run_id: str) -> DagRun | None:
-        """Return the DAG run of a run, or None if there is none among the _RUNS_LOOKED_THROUGH newest DAG runs."""
+        """Search the _RUNS_LOOKED_THROUGH newest DAG runs. Return the one that has the run `run_id`, or None."""
         path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
         for run in self._get_field(path, "dag_runs"):
             if belongs_to(run_id, run["dag_id"], run["dag_run_id"]):
@@ -236,7 +236,7 @@ class AirflowClient:
     def remove_queued_run(self, dag_id: str, run_id: str) -> bool:
         """Remove a run that has not begun. Return False if it has begun.
 
-        If it were cancelled instead, it would stay queued, and Airflow would later begin it to run its teardown.
+        A queued run that is cancelled instead stays queued, and Airflow begins it later only to run its teardown.
         """
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
         return self._send_request("DELETE", path, allowed=(204, 409), allowed_again=(404,)).status_code != 409
@@ -288,7 +288,7 @@ class AirflowClient:
 
         Every request of this client can be repeated without harm. `allowed` are the expected HTTP statuses; a repeated
         request may also have one of `allowed_again`. Raises AirflowError for another status. A successful answer
-        without the field `field` is not usable. Raises AirflowGoneError if no usable answer came in time.
+        without the field `field` is not usable. Raises AirflowGoneError if Airflow gave no usable answer in time.
         """
         if self._silence.seconds > _OWN_PAUSE_S:
             self._silence.restart()
@@ -320,7 +320,7 @@ class AirflowClient:
         self._http.base_url = self._url = url
 
     def _check_silence(self) -> None:
-        """Notify the user once if Airflow is silent for `say_after_s`.
+        """Notify the user once if Airflow has been silent for `say_after_s`.
 
         Raises AirflowGoneError if the silence has lasted `give_up_after_s`.
         """
@@ -335,9 +335,9 @@ class AirflowClient:
             )
 
     def _send_beside(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
-        """Send a request from another thread, and return its answer or raise its error.
+        """Send a request from another thread, and return the request's answer or raise its error.
 
-        Meanwhile this thread can notify the user if no answer comes.
+        While the calling thread waits, it can notify the user that no answer has come.
         """
         answer: Future[httpx.Response] = Future()
 
@@ -370,7 +370,10 @@ class AirflowClient:
 
 
 def _check_usable(answer: httpx.Response, field: str | None) -> None:
-    """Raises _NoUsableAnswerError for status 401 or from 500 on, text that is no JSON, or success without `field`."""
+    """Raises _NoUsableAnswerError if the answer's status is 401 or at least 500, or if its content is no JSON.
+
+    The same error is raised if a successful answer lacks the field `field`.
+    """
     if answer.status_code >= 500 or answer.status_code == 401:
         raise _NoUsableAnswerError(_describe(answer))
     try:

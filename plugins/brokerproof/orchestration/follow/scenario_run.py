@@ -83,7 +83,7 @@ class ScenarioRun:
     def cancel(self) -> bool:
         """Make Airflow end the run's tasks and then do the run's teardown. A run that has ended keeps its state.
 
-        Return whether the run had begun. If it had not, it is removed and cannot be followed.
+        Return whether the run had begun. A run that had not begun is removed, so it cannot be followed.
         """
         state = self.client.read_state(self.scenario, self.dag_run_id)
         if state == "queued" and self.client.remove_queued_run(self.scenario, self.dag_run_id):

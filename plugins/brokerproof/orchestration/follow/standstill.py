@@ -28,7 +28,8 @@ class Standstill:
     def observe(self, state: str, tasks: Sequence[TaskState], live: Mapping[str, Mapping[str, Any]]) -> float | None:
         """Return the seconds without progress if the user must be notified now, else None.
 
-        `live` is the live status by part of the run. A change of only its time `at` is no progress.
+        `live` is {part of the run, such as a client: live status of this part}. If only a status's time `at` changes,
+        that is no progress.
         """
         # A task that waits for a slot of the machine begins again every few seconds, which is no progress.
         stages = {task.task_id: max(_find_stage(task), self._stages.get(task.task_id, 0)) for task in tasks}
@@ -101,7 +102,7 @@ def _describe_time(name: str, now: Circumstances) -> str:
 
 
 def waits_for_slot(tasks: Sequence[TaskState]) -> bool:
-    """Whether the task `reserve`, which takes the run's slot, has not ended."""
+    """Whether the run still waits for its slot: the task `reserve`, which takes the slot, has not ended."""
     return any(task.task_id == "reserve" and task.state not in _ENDED for task in tasks)
 
 

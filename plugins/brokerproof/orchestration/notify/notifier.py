@@ -1,8 +1,8 @@
 """Sends a run's result through the notifiers of Airflow's providers.
 
-A rule of the settings names the class of a notifier, so Brokerproof itself requires no provider. Airflow's connections
-hold the passwords. A notifier that fails never changes the verdict. Its failure is an error in the task's log, the
-task's XCom `notification_problem`, and a record in the run's directory.
+A rule in the setting `notify` names the class of a notifier, so Brokerproof itself requires no provider. Airflow's
+connections hold the passwords. A notifier that fails never changes the verdict. Its failure is written to the task's
+log, to the task's XCom `notification_problem`, and to a record in the run's directory.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ def check_notifiers(settings: Settings) -> None:
 
 
 def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
-    """Use each notifier whose rule applies to the run's result. A repeated task does not use it a second time.
+    """Use each notifier whose rule applies to the run's result.
 
-    But if the task is killed while a notifier works, or the notifier fails, the repeated task uses it again. Two
-    notifications are better than no notification. Raises no Exception, because the caller decides the verdict.
+    If the task is repeated, it skips the notifiers that have worked. A notifier that failed, or that was at work when
+    the task was killed, is used again: two notifications are better than no notification. Raises no Exception, because
+    the caller decides the verdict.
     """
     problems: list[str] = []
     try:
@@ -76,7 +77,7 @@ def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
 def _use_notifiers(
     run: Run, rules: Sequence[NotificationRule], notification: Notification, context: Context, problems: list[str]
 ) -> None:
-    """Use each notifier whose rule applies, unless it already worked in an earlier try of the task.
+    """Use each notifier whose rule applies, unless the notifier already worked in an earlier try of the task.
 
     For each failure, a sentence is added to `problems`.
     """

@@ -69,7 +69,7 @@ class Notification:
 
 
 def read_rules(settings: Settings) -> list[NotificationRule]:
-    """Return the rules of the setting, empty if it is not set. Raises InputError if a rule is unusable."""
+    """Return the rules of the setting `notify`, empty if it is not set. Raises InputError if a rule is unusable."""
     try:
         content = json.loads(settings.notify or "[]")
     except ValueError as error:
@@ -82,7 +82,7 @@ def read_rules(settings: Settings) -> list[NotificationRule]:
 
 
 def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Notification:
-    """Return the notification about a run. Its `occasions` are empty if the result is expected and nothing is worse."""
+    """Return the notification about a run. It has no `occasions` if the outcome is expected and no result got worse."""
     regressions = tuple(mark.reason for mark in comparison.marks) if comparison else ()
     occasions: list[Occasion] = []
     if not outcome.met:
@@ -104,10 +104,10 @@ def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Not
 
 
 def _check_templates(value: Any, field: str) -> None:
-    """Raises InputError if a text that uses the notification is no template, or names a field it does not have.
+    """Check the templates in `value`, at any depth, that use the notification.
 
-    `value` may contain such texts at any depth. Without this check, the mistake would show only when the first
-    notification fails.
+    Raises InputError if a template has wrong syntax, or names a field that `Notification` does not have. Without this
+    check, the mistake would show only when the first notification fails.
     """
     from jinja2 import Environment, TemplateSyntaxError, nodes
 

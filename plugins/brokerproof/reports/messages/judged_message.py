@@ -30,7 +30,7 @@ class RowModel(StrictModel):
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], **values: Any) -> Self:
-        """Return a model with the fields `values`. Every other field has the value of the row's column of that name."""
+        """Return a model. `values` sets fields by name; any other field gets the value of its column in `row`."""
         columns = {name: row[name] for name in cls.model_fields if name in row}
         return cls.model_validate({**columns, **values}, strict=False)
 
@@ -134,7 +134,7 @@ Event = Annotated[Sent | SettledAttempt | Stored | Delivered | AckConfirmed | Fa
 
 
 class Legality(StrEnum):
-    """Whether the scenario allows an anomaly. It is undecided if the evidence does not prove what happened."""
+    """Whether the scenario allows an anomaly. UNDECIDED means that the evidence does not prove what happened."""
 
     ILLEGAL = "illegal"
     LEGAL = "legal"
@@ -182,8 +182,8 @@ class JudgedMessage(StrictModel):
 def read_judged_message(run: Run, where: str, message: Mapping[str, Any]) -> tuple[JudgedMessage | None, list[str]]:
     """Return the results of judging one message, and a sentence for each missing or contradictory result.
 
-    The results are None if the run has no readable judgement. `where` is the SQL condition for the message's rows, and
-    `message` has the condition's values. Raises ValueError if a row breaks its model.
+    The results are None if the run has no readable judgement. `where` is the SQL condition that selects the message's
+    rows, and `message` has the values of its parameters. Raises ValueError if a row does not fit its model.
     """
     try:
         judgement = read_judgement(run)
@@ -219,7 +219,7 @@ def _make_anomaly(row: Mapping[str, Any]) -> MessageAnomaly:
 def _compare_with_judgement(run: Run, judgement: Judgement, *, is_judged: bool) -> Iterator[str]:
     """Yield a sentence if `anomalies` contradicts the judgement's counts, or if `messages` lacks the message.
 
-    These two tables have no seals that would show it.
+    Neither table has a seal that would show lost or added rows.
     """
     counts, again = judgement.counts, "`brokerproof verify` judges the run again"
     expected = sum(counts.legal.values()) + sum(counts.illegal.values())
@@ -241,8 +241,8 @@ def compose_sentence(
 ) -> str:
     """Return one sentence about the publishing, copies, deliveries and anomalies of the message `name`.
 
-    If an event is not found and its table is in `doubtful`, the sentence says "not known" instead of "not". If
-    `is_whole` is False, the sentence says that the evidence is not whole.
+    `doubtful` names missing and damaged tables. If such a table has no event of the message, the sentence says "not
+    known" instead of "not". If `is_whole` is False, the sentence says that the evidence about the message is not whole.
     """
     parts = [
         _describe_publishing(events, judged, "publishes" in doubtful),
@@ -305,9 +305,10 @@ def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, 
 
 
 def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: bool) -> str:
-    """Return a phrase: how often the message is at each place of `found`, and which places of `due` lack it.
+    """Return a phrase: how often the message was found at each place, and which other places lack it.
 
-    If `doubtful`, the places that lack the message are left out.
+    `found` has the place of each copy or delivery, and `due` the places that the message had to reach. If `doubtful`,
+    the places that lack the message are left out.
     """
     counts = Counter(found)
     lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]

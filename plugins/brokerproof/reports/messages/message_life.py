@@ -1,4 +1,4 @@
-"""Reads the life of one message: its events in order of time, the results of judging, and the faults in that time.
+"""Reads the life of one message: its events in order of time, the faults during its life, and the results of judging.
 
     life = read_message_life(run, "cluster-eu-p0", 4711)
 
@@ -78,8 +78,8 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
     The files of the tables are compared with their seals: by checksum if all of them together have at most
     `checksums_up_to` bytes, and otherwise by size and rows.
 
-    Raises InputError if the run has no such producer or message, or if its tables of messages were deleted, and
-    RunError if the run cannot be read.
+    Raises InputError if the run has no such producer or message, or if the run's tables of messages were deleted.
+    Raises RunError if the run cannot be read.
     """
     if (deletion := read_record(run, TablesDeletion)) is not None:
         remedy = "`brokerproof history` shows the result of the run"
@@ -135,9 +135,9 @@ def _describe_mistake(error: ValueError) -> str:
 
 
 def _measure_tables(run: Run) -> int:
-    """Return the size in bytes of the tables `_TABLES`, as their seals name it; 0 if the run has no seals.
+    """Return the total size of the tables `_TABLES` in bytes, according to their seals; 0 if the run has no seals.
 
-    A damaged seal counts as 0 here, and `_check_table` reports it.
+    A table with a damaged seal counts as 0 bytes, and `_check_table` reports the seal.
     """
     size = 0
     for table in _TABLES if run.facts.sealed else ():
@@ -160,7 +160,7 @@ def _describe_checking(run: Run, size: int, with_checksums: bool) -> Iterator[st
 def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
     """Return a sentence for each difference between a table and its seal, or for a missing table.
 
-    If the scenario has no subscriptions or no faults, the table of deliveries or faults is not checked.
+    The table `deliveries` is checked only if the scenario has subscriptions, and `faults` only if it has faults.
     """
     scenario = run.scenario
     is_expected = {"deliveries": bool(scenario.workload.subscriptions), "faults": bool(scenario.faults)}
@@ -175,7 +175,7 @@ def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
 
 
 def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
-    """Raise InputError for a message that is in no table. `doubtful` names damaged tables other than `publishes`."""
+    """Raise InputError, because no table has the message. `doubtful` names damaged tables, but not `publishes`."""
     damaged = sorted(set(doubtful) & set(_OF_MESSAGES))
     where = f"; of {' and '.join(damaged)} not everything could be read" if damaged else ""
     query = "SELECT min(seq) AS lowest, max(seq) AS highest FROM recorded WHERE producer = $producer"
@@ -200,7 +200,11 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
 
 
 def _order_events(found: Mapping[str, Rows]) -> list[Event]:
-    """Return the message's events in order of time. An event without a time is put at its attempt's start, or last."""
+    """Return the message's events in order of time.
+
+    An event of an attempt that has no time of its own is put at the attempt's start. Other events without a time come
+    last.
+    """
     attempts = sorted(found["publishes"], key=_order_attempts)
     starts = [_find_start(row) for row in attempts]
     payloads = {row["payload_hash"] for row in attempts}
@@ -252,8 +256,9 @@ def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _find_earliest(published_at: int | None, starts: Sequence[int]) -> int | None:
     """Return the earliest time at which a copy can have been written; None if no time is known.
 
-    The result is `published_at` or, if it is later, the start of the attempt nearest to `published_at`. The start can
-    be later, because `published_at` may be the time of a batch, which begins before its later messages are sent.
+    The result is `published_at` or the start of the attempt nearest to it in time, whichever is later. The attempt can
+    start later, because `published_at` may be the start of a batch, to which messages are added afterwards. Without
+    `published_at`, the result is the earliest start.
     """
     if published_at is None or not starts:
         return published_at if published_at is not None else min(starts, default=None)
@@ -311,7 +316,10 @@ def _parse_changes(rows: Rows) -> list[FaultChanged]:
 
 
 def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], moments: Sequence[int]) -> Iterator[Event]:
-    """Yield the events in order of time, with the fault changes from the first to the last of `moments` inserted."""
+    """Yield the message's events and, between them, the fault changes during its life, in order of time.
+
+    Its life lasts from the first to the last of `moments`.
+    """
     meanwhile = [change for change in changes if moments and min(moments) <= change.at <= max(moments)]
     for event in events:
         while meanwhile and event.at is not None and meanwhile[0].at <= event.at:
@@ -321,9 +329,10 @@ def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], mom
 
 
 def _list_faults(rows: Rows, moments: Sequence[int]) -> Iterator[FaultCourse]:
-    """Yield the faults that were in force at a time between the first and the last of `moments`.
+    """Yield each fault that was in force during a part of the message's life.
 
-    A fault is in force from its injection to its recovery, or to the end if it never recovered.
+    This life lasts from the first to the last of `moments`. A fault is in force from its injection until its recovery.
+    If the fault never recovered, it stays in force.
     """
     for course in follow_faults(rows).values():
         if moments and course.begins_at <= max(moments) and not (course.recovered_at or max(moments)) < min(moments):

@@ -65,7 +65,7 @@ def render_message_page(life: MessageLife, page: Page) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EventRow:
-    """One event as texts. `kind` is `Event.kind`, and `offset` counts from the injection of the run's first fault."""
+    """One event as texts. `offset` is the time from the injection of the run's first fault to the event."""
 
     kind: str
     time: str
@@ -78,9 +78,9 @@ class EventRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable:
-    """A message's events as a table. `day` is the header of the column of times, with the date if all have the same.
+    """A message's events as a table. `title` is their topic and partition; it is empty if they have several or none.
 
-    `title` is the topic, and is empty if the events have several topics or none.
+    `day` is the header of the column of times. It contains the date if all events have the same date.
     """
 
     title: str

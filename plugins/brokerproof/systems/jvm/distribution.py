@@ -45,7 +45,7 @@ class Distribution:
         return str(self.home / "lib" / "*")
 
     def read_shipped(self, name: str) -> str:
-        """Return the text of a file in conf/, as shipped."""
+        """Return the text of a file in the distribution's folder conf/, as shipped."""
         return (self.home / "conf" / name).read_text(encoding="utf-8")
 
     def fetch(self, say: Callable[[str], None] = log.info) -> None:
@@ -107,7 +107,10 @@ class Distribution:
 
 
 def verify_checksum(archive: Path, expected: str) -> None:
-    """Raises MachineError and removes the archive, so that it is fetched again, if its SHA-512 is not `expected`."""
+    """Check an archive's SHA-512. If it is not `expected`, remove the archive and raise MachineError.
+
+    The next run fetches the removed archive again.
+    """
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha512").hexdigest()
     if found != expected:

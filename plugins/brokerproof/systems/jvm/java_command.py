@@ -76,7 +76,10 @@ def make_java_files(address: str | None, hosts: Mapping[str, str]) -> dict[str, 
 
 
 def fill_properties(shipped: str, settings: Mapping[str, object]) -> str:
-    """Return the text of a `key=value` file with these settings. Keys that it lacks or comments out are appended."""
+    """Return the text of the shipped `key=value` file with the values of `settings`.
+
+    Keys that the file does not have, or has only in comments, are appended.
+    """
     unwritten = dict(settings)
 
     def replace(match: re.Match[str]) -> str:

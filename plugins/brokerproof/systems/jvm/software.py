@@ -29,7 +29,7 @@ _DUMP_TIMEOUT_S = 120.0
 
 
 def archive(name: str, *, java: Path, heap_mb: int) -> Path:
-    """Return the path of the class data archive for this name, Java and heap. The file may not exist yet.
+    """Return the path of the class data archive for a name, a Java and a heap size. The file may not exist yet.
 
     `name` holds the system, its version and the node's role.
     """
@@ -86,10 +86,10 @@ class Software(Protocol):
         """The image that holds the programs; empty if the programs are on this machine."""
 
     def read_shipped(self, name: str) -> str:
-        """Return the text of a file in conf/, as shipped."""
+        """Return the text of a file in the distribution's folder conf/, as shipped."""
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the JVM options that use a role's class data archive, made with this heap; empty if there is none."""
+        """Return the JVM options that use the class data archive for a role and heap; empty if there is no archive."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,11 @@ class LocalSoftware:
         return self.distribution.read_shipped(name)
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the option that uses the archive made with this heap, if it exists. The JVM may have another heap."""
+        """Return the JVM option that uses the class data archive for a role and heap; empty if there is no archive.
+
+        `heap_mb` is the heap of the node from which the archive was made. A JVM that uses the archive may have another
+        heap.
+        """
         archive = self.find_archive(role, heap_mb)
         return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 

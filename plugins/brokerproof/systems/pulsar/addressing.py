@@ -1,13 +1,13 @@
 """How Pulsar's nodes and clients reach nodes of other regions: names, addresses, listeners, routes.
 
-A viewer is a node or a place that connects to nodes of other regions. A place is all clients of a region, or all its
-brokers as clients of other brokers (`Topology.places`).
+A viewer is a node or a place that connects to nodes of other regions. A place is all clients in a region, or all
+brokers in a region when they connect to brokers of other regions (`Topology.places`).
 
 Bookies and metadata stores are reached by their names. Every node has its own hosts file, which maps a name to the
 address that this node must use. Brokers are reached by addresses, because Pulsar's client resolves names through Netty,
-which does not read the JVM's hosts file. So each broker has a listener for every place, and a lookup names the listener
-of its own place. Brokerproof's own admin requests reach every broker at the broker's own address, also after a
-redirect. So a cut link does not stop the measurement.
+which does not read the JVM's hosts file. So each broker has a listener for every place. A client's lookup request names
+the listener of the client's place. Brokerproof's own admin requests reach every broker at the broker's own address,
+also after a redirect. So a cut link does not stop the measurement.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def name_listener(place: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Addressing:
-    """The address of each node, and the addresses at which each viewer reaches nodes of other regions."""
+    """The address of each node, and the addresses at which nodes and clients reach the nodes of other regions."""
 
     topology: Topology
     addresses: Mapping[str, str]
@@ -63,7 +63,10 @@ class Addressing:
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
-        """{node: host by which others find it}: with links, a name for bookies and metadata nodes; else an address."""
+        """{node: host at which other nodes find it}. The host is the node's address.
+
+        If the topology has links between regions, the host of a bookie or metadata node is the node's name instead.
+        """
         if not self.topology.links:
             return self.addresses
         return {
@@ -71,7 +74,10 @@ class Addressing:
         }
 
     def map_hosts(self, viewer: str) -> dict[str, str]:
-        """Return {name: address} of all bookies and metadata nodes for the viewer's hosts file. Empty without links."""
+        """Return {name: address} of all bookies and metadata nodes, for the hosts file of the node `viewer`.
+
+        Empty if the topology has no links between regions.
+        """
         return {
             name: self._find_address(viewer, name)
             for name, node in self.topology.nodes.items()
@@ -90,10 +96,11 @@ class Addressing:
         return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in brokers)
 
     def make_registration(self, cluster: str) -> dict[str, str]:
-        """Return what other clusters must know of a cluster: broker service URL and, across links, the listener's name.
+        """Return what other clusters must know of a cluster: its broker service URL and, across links, a listener.
 
-        All other clusters get the same registration. So topology_rules.py requires that the brokers of the clusters
-        that replicate to this one are in one region.
+        The listener's name is given if the topology has links between regions and another cluster replicates to this
+        one. All other clusters get the same registration. So topology_rules.py requires one region for the brokers of
+        all clusters that replicate to this cluster.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         regions = list_regions_replicating_to(self.topology, cluster) if self.topology.links else []
@@ -110,9 +117,10 @@ class Addressing:
         }
 
     def configure_listeners(self, broker: str) -> dict[str, str]:
-        """Return the settings with which a broker announces an address for each place.
+        """Return the settings with which a broker announces an address for each place that may connect to it.
 
-        A broker in a container also announces an address for clients on this machine.
+        A place is a region's clients, or a region's brokers. A broker in a container also announces an address for
+        clients on this machine.
         """
         if not self.topology.links:
             if broker not in self.host_ports:
@@ -147,7 +155,7 @@ class Addressing:
         }
 
     def publish(self, broker: str) -> dict[int, int]:
-        """Return {port of this machine: the broker's port that it leads to}. Empty for a broker without such ports."""
+        """Return {port of this machine: the broker's port that it leads to}. Empty if no port leads to the broker."""
         if broker not in self.host_ports:
             return {}
         service, admin = self.host_ports[broker]
@@ -157,7 +165,10 @@ class Addressing:
         return f"{HOST_LISTENER}:pulsar://127.0.0.1:{self.host_ports[broker][0]}"
 
     def routes(self) -> list[Route]:
-        """Return every route from a viewer to a node of another region. Empty without links."""
+        """Return the routes on which nodes and clients reach nodes of other regions through emulated links.
+
+        Empty if the topology has no links between regions.
+        """
         return [
             Route(
                 viewer=viewer,
@@ -173,7 +184,10 @@ class Addressing:
         ]
 
     def _find_ways(self) -> Iterator[tuple[str, str, str, int]]:
-        """Yield (viewer, viewer's region, target, port) for each node of another region that a viewer connects to."""
+        """Yield (viewer, viewer's region, target, port) for each connection through a link between regions.
+
+        The viewer, a node or a place, connects to this port of the target, a node of another region.
+        """
         if not self.topology.links:
             return
         nodes = self.topology.nodes

@@ -62,7 +62,10 @@ class Admin:
         return response.headers
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = ()) -> None:
-        """Send a change. Statuses in `accept` count as success, such as 409 for "exists already". Raises AdminError."""
+        """Send a request that changes something. Raises AdminError.
+
+        Statuses in `accept` count as success, such as 409 for "exists already".
+        """
         response = self._send(method, path, body=body)
         if response.status_code not in accept:
             check_status(response)

@@ -49,7 +49,7 @@ class EntryPosition(NamedTuple):
 
 
 def parse_position(text: object) -> EntryPosition:
-    """Return the position of `LEDGER:ENTRY`. Raises ValueError, also for `-1:-1`, which is no position."""
+    """Return the position that `LEDGER:ENTRY` names. Raises ValueError, also for `-1:-1`, which is no position."""
     match = _POSITION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise PydanticCustomError("position", "Input should be a position `LEDGER:ENTRY`")
@@ -110,7 +110,7 @@ class SubscriptionStats(_CamelCaseAnswer):
 
 
 class ReplicatorStats(_CamelCaseAnswer):
-    """The replication to another cluster, and from it, in a topic's stats."""
+    """The replication of a topic to another cluster and from it, in the topic's stats."""
 
     replication_backlog: Count
     # The delay can be negative, because the clocks of two clusters differ.
@@ -119,7 +119,7 @@ class ReplicatorStats(_CamelCaseAnswer):
 
 
 class TopicStats(_CamelCaseAnswer):
-    """A topic's stats: {name: subscription} and {other cluster: replicator}."""
+    """A topic's stats, with {subscription: its stats} and {other cluster: stats of the replication with it}."""
 
     msg_in_counter: Count
     subscriptions: dict[str, SubscriptionStats]
@@ -127,7 +127,7 @@ class TopicStats(_CamelCaseAnswer):
 
 
 class TopicLedger(_CamelCaseAnswer):
-    """A ledger of a topic's log. The open ledger has 0 `entries` here."""
+    """A ledger of a topic's log. In this answer, the ledger that is open for writing has 0 `entries`."""
 
     ledger_id: Count
     entries: Count
@@ -155,7 +155,10 @@ class LedgerMetadata(_CamelCaseAnswer):
 
 
 class CommandDone(_Answer):
-    """The answer of ZooKeeper's AdminServer to a command. If the command failed, `error` is a text, with status 200."""
+    """The answer of ZooKeeper's AdminServer to a command that succeeded.
+
+    The answer to a failed command also has status 200, but contains a text in `error`.
+    """
 
     error: None
 
@@ -167,7 +170,7 @@ class Sessions(CommandDone):
 
 
 class Leadership(CommandDone):
-    """Whether the node leads the others of its metadata store. A store of one node does not answer this."""
+    """Whether a node is the leader of its metadata store. A store of one node does not answer this question."""
 
     is_leader: bool
 

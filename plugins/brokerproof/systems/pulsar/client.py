@@ -41,7 +41,10 @@ _NOT_WRITTEN = (
 
 
 class PulsarClients:
-    """One Pulsar client, which connects to a cluster from `region`; without a region, directly, across no link."""
+    """One Pulsar client, which connects to a cluster from `region`.
+
+    Without a region, it connects directly and not through an emulated link between regions.
+    """
 
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._cluster = cluster
@@ -115,7 +118,7 @@ class PulsarProducer:
         self._producer = producer
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Begin to publish a message. `settle` must be quick, because it runs on the client's I/O thread.
+        """Begin to publish a message. The callback `settle` must be quick, because it runs on the client's I/O thread.
 
         If the client raises an exception at once, `settle` runs on the caller's thread.
         """
@@ -131,7 +134,10 @@ class PulsarProducer:
             settle(Settled(AttemptOutcome.UNKNOWN, error=type(error).__name__))
 
     def close(self) -> None:
-        """Close the producer. The client settles pending attempts with an error, which counts as `unknown`."""
+        """Close the producer.
+
+        For each attempt to publish without a result, the client reports an error, which counts as `unknown`.
+        """
         self._producer.close()
 
 
@@ -171,7 +177,7 @@ class PulsarReader:
     def next_position(self) -> Position | None:
         """Return the position after the entry of the last message that was read; None before the first message.
 
-        If the entry is a batch, more of its messages may be left. `at_end` is true only after all of them.
+        If the entry is a batch, more of its messages may be left to read. `at_end` is true only after all of them.
         """
         return self._next
 
@@ -192,7 +198,10 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
 
 
 def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
-    """Return the message as `Received`. `replicated_from` is the message's home; None if the home is `cluster`."""
+    """Return the message as `Received`.
+
+    `replicated_from` is the cluster that the message was published to; None if that is `cluster`.
+    """
     identity = message.properties()
     message_id = message.message_id()
     batch = message_id.batch_index()

@@ -23,14 +23,14 @@ _Answer = TypeVar("_Answer")
 
 
 class MetadataAdmin:
-    """The AdminServers of a metadata store's nodes."""
+    """The AdminServers (ZooKeeper's HTTP interface) of a metadata store's nodes."""
 
     def __init__(self, urls: Mapping[str, str], *, timeout_s: float) -> None:
         """`urls` is {node: URL of its AdminServer}."""
         self._nodes = {name: Admin([url], timeout_s=timeout_s) for name, url in urls.items()}
 
     def get(self, path: str, expected: TypeAdapter[_Answer]) -> _Answer:
-        """Return the answer of the first node that serves. Raises AdminError if no node serves."""
+        """Ask one node after the other, and return the first valid answer. Raises AdminError if there is none."""
         problems: list[str] = []
         for admin in self._nodes.values():
             try:
@@ -138,7 +138,7 @@ class PulsarCluster:
         return sorted(self.node_names(bookies))
 
     def _list_registered(self, folder: str) -> list[str]:
-        """Return the hosts that are registered in a folder of the metadata store, from the list of all sessions."""
+        """Return the hosts that are registered in `folder` of the metadata store. Its list of sessions names them."""
         folder = f"{metadata_store.chroot(self.topology, self.name)}{folder}/"
         sessions = self.metadata_store.get("/commands/dump", answers.SESSIONS).session_id_to_ephemeral_paths.values()
         found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]
@@ -149,14 +149,14 @@ class PulsarCluster:
             raise AdminError(f"{folder} in the metadata store holds something else than nodes: {error}") from None
 
     def count_published(self) -> int:
-        """Return the sum of the partitions' `msgInCounter`, without the messages that replication brought here."""
+        """Return the sum of the partitions' `msgInCounter`, without messages replicated to this cluster."""
         stats = [self.brokers.get(path + "/stats", answers.TOPIC_STATS) for _, path in self.partitions]
         replicated = (other.msg_in_count for one in stats for other in one.replication.values())
         return sum(one.msg_in_counter for one in stats) - sum(replicated)
 
     @cached_property
     def subscriptions(self) -> list[Subscription]:
-        """The workload's subscriptions whose consumers use this cluster, from the start or after a move."""
+        """The workload's subscriptions that consume from this cluster, from the start or after they move to it."""
         return [
             one for one in self.run.scenario.workload.subscriptions if self.name in one.list_clusters(self.topology)
         ]

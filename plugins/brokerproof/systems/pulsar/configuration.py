@@ -32,7 +32,7 @@ Registration = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Change:
-    """A request that changes a setting. A status in `accept` counts as success."""
+    """An HTTP request that changes a setting. An answer with a status in `accept` counts as success, too."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Value:
-    """A value that is read back: its name in messages, the wanted value, and how it is read from the answer."""
+    """A value that is read back: its name in error messages, the wanted value, and how it is read from the answer."""
 
     name: str
     wanted: Any
@@ -152,7 +152,10 @@ def _find_rack(racks: Mapping[str, Mapping[str, Rack]], group: str, key: str) ->
 
 
 def _tenant(name: str, clusters: list[str]) -> Policy:
-    """Return the policy of a tenant. Nothing is read back, because namespaces on forbidden clusters are refused."""
+    """Return the policy of a tenant, which is not read back.
+
+    If the tenant is not allowed a cluster, Pulsar refuses a namespace on that cluster.
+    """
     body = {"adminRoles": [], "allowedClusters": clusters}
     return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])
 
@@ -204,9 +207,9 @@ def _isolation(cluster_name: str, namespace: str, wanted: Mapping[str, Any]) -> 
 
 
 def _name_isolation_policy(namespace: str) -> str:
-    """Return the policy's name, which cannot contain `/`.
+    """Return the name of a namespace's isolation policy, which cannot contain `/`.
 
-    `a-b/c` and `a/b-c` would have one name, so a namespace with `-` gets a digest too.
+    The namespaces `a-b/c` and `a/b-c` would get the same name, so a digest is added if a namespace contains `-`.
     """
     digest = f"-{hashlib.sha256(namespace.encode()).hexdigest()[:8]}" if "-" in namespace else ""
     return namespace.replace("/", "-") + digest
@@ -226,10 +229,10 @@ def _key(key: str) -> Callable[[Any], Any]:
 
 
 def racks(cluster: Cluster, placement: Placement, hosts: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return (key, rack, group) of every bookie and broker; the key is `HOST:PORT`.
+    """Return (key, rack, group) of every bookie and broker. The key is `HOST:PORT`, with port 0 for a broker.
 
-    BookKeeper looks up a broker with port 0, because it gives this port to the local node
-    (`BookieSocketAddress.createDummyBookieIdForHostname`). If copies are pinned, each region is a group, and
+    When a broker looks up its own rack, BookKeeper's client uses port 0 for the local node
+    (`BookieSocketAddress.createDummyBookieIdForHostname`). If copies are pinned, each region is a group, and all
     namespaces are bound to the group of one region.
     """
     pinned = placement.bookies is BookiePlacement.PINNED

@@ -66,7 +66,7 @@ def lay_out(url: str) -> None:
 
 
 def list_stores(topology: Topology) -> dict[str, list[str]]:
-    """Return the nodes of every metadata store, by the field of the topology's file that holds them."""
+    """Return {field of the topology's file that holds the nodes: nodes} of every metadata store."""
     if topology.shared_metadata:
         return {"shared_metadata": list(topology.shared_metadata)}
     return {f"clusters.{name}.nodes": cluster.names(role=Role.METADATA) for name, cluster in topology.clusters.items()}
@@ -83,10 +83,10 @@ def number_member(members: list[str], node: str) -> int:
 
 
 def make_settings(members: list[str], hosts: Mapping[str, str]) -> dict[str, str]:
-    """Return the ensemble's settings in a member's configuration. `hosts` is {node: name or address} for all members.
+    """Return the settings that describe the ensemble in a member's configuration. `hosts` is {member: name or address}.
 
-    A member sends its own entry to the others, and they connect to it (`QuorumCnxManager.InitialMessage`). So across
-    links the entry has to be a name, which each member resolves to another address.
+    A member sends its own host to the other members, which then connect to it (`QuorumCnxManager.InitialMessage`). If
+    they connect across emulated links, this host must be a name, because each member reaches it at a different address.
     """
     return {
         "standaloneEnabled": "false",

@@ -1,4 +1,4 @@
-"""The specs of Pulsar's nodes: the JVM's command, the configuration, the health endpoint."""
+"""The specs from which a runtime starts Pulsar's nodes: the JVM's command, the configuration, the health endpoint."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _METRICS_PORTS: Mapping[str, int] = {
 
 
 class _Common(TypedDict):
-    """The fields of a spec that are made in the same way for each role."""
+    """The fields of a node's spec that are made in the same way for each role."""
 
     name: str
     role: str
@@ -81,7 +81,7 @@ class _Common(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The programs and addresses from which specs are made."""
+    """The programs and addresses from which the specs of nodes are made."""
 
     software: Software
     addressing: Addressing
@@ -98,7 +98,7 @@ class Layout:
     def metadata_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
         """Return `HOST:2181,…` of the cluster's metadata store; in a shared store, `HOST:2181,…/CLUSTER`.
 
-        `hosts` is {node: host}, by default the hosts that the nodes use.
+        `hosts` is {node: host}, by default the hosts under which the nodes find each other.
         """
         return self.configuration_url(cluster_name, hosts) + metadata_store.chroot(self.topology, cluster_name)
 
@@ -108,7 +108,7 @@ class Layout:
         return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in metadata_store.nodes(self.topology, cluster_name))
 
     def service_url(self, cluster: Cluster) -> str:
-        """Return the URL of a cluster's brokers at their own addresses, with which the cluster registers itself."""
+        """Return the URL under which a cluster registers itself. It has the addresses at which the brokers listen."""
         return "pulsar://" + ",".join(
             f"{self.addresses[name]}:{BROKER_PORT}" for name in cluster.names(role=Role.BROKER)
         )
@@ -152,7 +152,10 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
 
 
 def make_health_url(spec: NodeSpec) -> str:
-    """Return the URL of a node's health endpoint. A healthy node answers 200 to a GET; a JSON answer has no error."""
+    """Return the URL of a node's health endpoint.
+
+    A healthy node answers a GET with status 200. If the answer is JSON, it names no error.
+    """
     return _HEALTH[spec.role].format(spec.address)
 
 
@@ -315,9 +318,9 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
 
 
 def _make_common(layout: Layout, name: str, node: Node, *, direct_mb: int) -> _Common:
-    """Return the fields of a node's spec that name it, and those for runtimes and monitoring.
+    """Return the fields of a node's spec that are made in the same way for each role.
 
-    The latter are its health, its memory limit, and its page of metrics.
+    They are the node's name, role, region, address and image, its health checks, memory limit and page of metrics.
     """
     role, address = node.role, layout.addresses[name]
     return {
@@ -334,7 +337,7 @@ def _make_common(layout: Layout, name: str, node: Node, *, direct_mb: int) -> _C
 
 
 def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
-    """Return the command of a JVM that uses a role's class data. The caller appends the main class."""
+    """Return the command of a JVM that uses the class data archive of a role. The caller appends the main class."""
     return make_java_command(
         layout.software,
         heap_mb=heap_mb,

@@ -192,7 +192,7 @@ class PulsarObservation:
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the owner, never None: the lookup service assigns the topic to a broker if no broker owns it."""
+        """Return the broker that owns the topic, never None: the lookup service assigns a topic that has no owner."""
         return self._find_cluster(cluster).find_owner()
 
     def find_holders(self, cluster: str | None = None) -> list[str]:

@@ -90,7 +90,7 @@ class ClusterPolicies(FrozenModel):
 
 
 def parse_policies(cluster: Cluster) -> ClusterPolicies:
-    """Return a cluster's policies. Raises InputError, with the field's path in the cluster, if a policy is invalid."""
+    """Return a cluster's policies. Raises InputError, with a field's path below the cluster, if a policy is invalid."""
     return parse(ClusterPolicies, cluster.policies, file="")
 
 

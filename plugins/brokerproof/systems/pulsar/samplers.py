@@ -95,9 +95,9 @@ class ClusterSamplers:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owners(self) -> list[Sample]:
-        """Return samples of the owners of up to `_MOST_LOOKUPS` partitions. The next call asks for the next ones.
+        """Return samples of the owners of up to `_MOST_LOOKUPS` partitions. The next call continues after these.
 
-        Frozen brokers answer slowly, so no further partition is asked for after `patience_s` seconds. If no broker
+        Frozen brokers answer slowly, so after `patience_s` seconds a call looks up no further partition. If no broker
         names a partition's owner, the partition's sample has no value.
         """
         rows, source = [], self._make_topic_source()
