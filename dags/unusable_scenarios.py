@@ -10,10 +10,9 @@ from brokerproof.settings import from_environment
 
 
 class UnusableScenarios(DAG):
-    """A DAG whose validation always fails with the errors of the unusable files.
+    """A DAG whose validation fails with the errors of all scenario, topology and suite files that cannot be used.
 
-    Airflow lists the failure as an import error of this DAG file, without a traceback. If this file itself raised the
-    errors, Airflow would list a traceback too.
+    Airflow lists the error of a DAG's validation without a traceback, unlike an error that the DAG file itself raises.
     """
 
     def __init__(self, errors: Iterable[InputError]) -> None:

@@ -1,7 +1,7 @@
-"""The plugin that Airflow loads: Brokerproof's pages in Airflow's UI.
+"""The Airflow plugin that adds Brokerproof's pages to Airflow's UI.
 
-Airflow loads plugins into every process, also into tasks. So the application behind the pages is imported when the
-first page is asked for, which happens in the API server only.
+All processes of Airflow load plugins, also tasks. So the web application with the pages is imported only when a page is
+first asked for, which happens only in the API server.
 """
 
 from __future__ import annotations

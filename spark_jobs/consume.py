@@ -1,13 +1,10 @@
-"""Consumes every subscription of the workload and records every delivery.
+"""Consumes every subscription of the workload and records every delivery: `spark-submit consume.py RUN_DIR`.
 
-Usage: spark-submit consume.py RUN_DIR
+Each consumer has a Spark task, and all tasks run at once. A task starts a client process (brokerproof.clients), and
+turns the process's growing record into rows of the table `deliveries`. It also records the consumer's end.
 
-Each consumer has a Spark task, and all tasks run at once. A task starts its consumer as a process of its own
-(brokerproof.clients). The task turns the consumer's growing record into rows of the table `deliveries`.
-
-The job ends when the load has finished, the faults are undone, and the clusters report two things: first that
-replication has drained, then that every subscription has drained. Otherwise the job ends at a deadline, and some drains
-are not proven. Each consumer records its end, and the job records the clusters' answers about every drain.
+The job waits until the load has finished, the faults are undone, and replication has drained. Then it waits until every
+subscription has drained, and records each drain. At a deadline the job ends anyway, and some drains are not proven.
 """
 
 from __future__ import annotations
@@ -54,7 +51,7 @@ _EARLY_JOIN_S = 1.0
 def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one consumer as a Spark task, and yield rows of the table `deliveries`.
 
-    The consumers wait for each other at `barrier`, by default the barrier of the Spark task.
+    All consumers start together: they wait for each other at `barrier`, by default that of the Spark task.
     """
     (barrier or BarrierTaskContext.get()).barrier()
     epochs = list_epochs(run, task.client)
@@ -71,9 +68,9 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 
 
 def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
-    """Return the record of a consumer's end, for a consumer whose process left none. `how` says how the process ended.
+    """Return the record of a consumer's end if its process left none. `how` says how the process ended.
 
-    `delivered` is None, because only the rows in the table show what was delivered.
+    `delivered` is None, because only the rows in the table `deliveries` show what was delivered.
     """
     problem = f"{task.consumer}: its process {how}"
     return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=None, problem=problem, at=clock.now_us())
@@ -128,10 +125,9 @@ def _timeline_has_ended(run: Run) -> bool:
 
 
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
-    """Return the record of a subscription's drain.
+    """Return the record of a subscription's drain. It is not proven if messages may still be replicated.
 
-    `behind` has the directions (`SENDER to RECEIVER`) in which replication had not drained. If there is one, the drain
-    of the subscription is not proven, because more messages may still arrive.
+    `behind` has the directions (`SENDER to RECEIVER`) in which replication had not drained.
     """
     if drain.drained and not behind:
         return drain

@@ -1,10 +1,8 @@
-"""Publishes the workload, open-loop, and records every attempt.
+"""Publishes the workload, open-loop, and records every attempt: `spark-submit load.py RUN_DIR`.
 
-Usage: spark-submit load.py RUN_DIR
-
-Each producer has a Spark task, and all tasks run at once. A task starts its producer as a process of its own
-(brokerproof.clients). The task turns the producer's growing record into rows of the table `publishes`. Each producer
-records its end, and the job records the end of the whole load.
+Each producer has a Spark task, and all tasks run at once. A task starts a client process (brokerproof.clients), and
+turns the process's growing record into rows of the table `publishes`. It also records the producer's end. The job
+records the end of the whole load.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _OVERDUE_S = 30.0
 def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext | None = None) -> Batches:
     """Run one producer as a Spark task, and yield rows of the table `publishes`.
 
-    The producers wait for each other at `barrier`, by default the barrier of the Spark task.
+    All producers start together: they wait for each other at `barrier`, by default that of the Spark task.
     """
     context = barrier or BarrierTaskContext.get()
     # If Spark repeats the task, earlier epochs have sent messages too.
@@ -65,9 +63,9 @@ def _is_overdue(run: Run) -> bool:
 
 
 def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
-    """Return the record of a producer's end, for a producer whose process left none. `how` says how the process ended.
+    """Return the record of a producer's end if its process left none. `how` says how the process ended.
 
-    The counts are None, because only the rows in the table show what was published.
+    The counts are None, because only the rows in the table `publishes` show what was published.
     """
     return ProducerEnd(
         task=task.number,

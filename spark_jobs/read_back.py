@@ -1,11 +1,9 @@
-"""Reads every partition's log from its earliest message to its end, with fresh readers.
+"""Reads every partition's log from its earliest message to its end: `spark-submit read_back.py RUN_DIR`.
 
-Usage: spark-submit read_back.py RUN_DIR
-
-The job reads every cluster that messages had to reach. It begins when replication has drained or a deadline has passed,
-and records the state of each drain. The topic is closed first, so that messages come from disks and not from a node's
-cache. Each log has a Spark task, which records how far the log was read. A reader skips an unreadable part of a log if
-only the log itself can be the cause.
+The job reads every cluster that messages had to reach. It waits until replication has drained, or for a deadline, and
+records each drain. It closes the topic, so that messages come from disks and not from a node's cache. Then each log
+gets a Spark task with new readers. The task records how far the log was read. It skips an unreadable part only if
+nothing but the log itself can be the cause.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ class _Reading:
 
 
 def read_log(run: Run, task: ReadTask) -> Batches:
-    """Read one log, yield rows of the table `stored`, and record whether it was read to its end."""
+    """Read one log as a Spark task, yield rows of the table `stored`, and record whether it was read to its end."""
     log, live, reading = task.log, LiveStatus(run, f"read-back-{task.number}"), _Reading()
     constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
     clients = make_clients(run, log.cluster)
@@ -164,11 +162,11 @@ def _is_new(received: Received, reading: _Reading) -> bool:
 
 
 def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> UnreadablePart:
-    """Return the unreadable range of a log whose reader stopped at `passed`. Reading may go on after this range.
+    """Return the part of a log that cannot be read, after its reader stopped at `passed`.
 
-    Raises BrokerproofError with the reason if it is not proven that the log itself stopped the reader: a fault may
-    still be in force, or a node is not healthy. The error is also raised if the system cannot say where parts of a log
-    begin, or if no part follows `passed`.
+    Raises BrokerproofError if a fault may still be in force or a node is not healthy, because then the log may not be
+    the cause. The error is also raised if the system cannot say where parts of a log begin, or if no part follows
+    `passed`.
     """
     observation = make_observation(run)
     if not isinstance(observation, LocatesCopies):
@@ -263,8 +261,8 @@ def await_replication(run: Run, observation: Observation) -> None:
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
     """Close the topic in every cluster, so that readers get messages from disks. Return the topic's logs.
 
-    A cluster without a cache needs no closing. If a log cannot be read, or the topic in its cluster could not be
-    closed, the log's `why` gives the reason.
+    A cluster without a cache needs no closing. If a log cannot be read, or its cluster's topic could not be closed, the
+    log's `why` gives the reason.
     """
     logs = observation.find_logs()
     for cluster in list_clusters_reached(run.topology, run.scenario.workload):
@@ -306,7 +304,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
 
 
 def await_observations(run: Run) -> None:
-    """Wait until the samples taken so far are in the table `observations`, because judging reads it next."""
+    """Wait until the monitor has written its samples so far to the table `observations`, which judging reads next."""
     write_record(run, ObservationsRequested(at=clock.now_us()))
     try:
         clock.wait_until(

@@ -1,6 +1,6 @@
-"""The parts of Spark that the jobs share: a session, tasks that run side by side, and rows for a run's tables.
+"""What the Spark jobs share: a session, tasks that run side by side and write a run's table, and the end of a job.
 
-The problems of tasks are passed on to their job without losing the rows that the tasks recorded.
+A task's problem reaches its job without the loss of the rows that the tasks recorded.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ def run_tasks(
 ) -> None:
     """Run `work` as one Spark task for each of `tasks`, and append the rows that it yields to a table of the run.
 
-    If `at_once`, no task starts before Spark has a slot for every task. If there are too few slots, Spark raises an
-    error at once.
+    If `at_once`, all tasks run at the same time. If there are too few slots for that, Spark raises an error at once.
     """
     directory, schema = run.directory, from_arrow_schema(SCHEMAS[table])
 
@@ -89,9 +88,9 @@ def open_job_run(arguments: Sequence[str] | None = None) -> Run:
 
 
 def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Callable[[], End]) -> None:
-    """Record the client's end. `make_end` makes the record if the client left none.
+    """Record a client's end: the record that the client left, or `make_end()` if it left none.
 
-    Raises RunError with the end's problem if `raise_before_steady` does, and then records nothing.
+    If `raise_before_steady` raises RunError with the client's problem, nothing is recorded.
     """
     end = read_end(run, kind, number, epoch) or make_end()
     raise_before_steady(run, end.problem)
@@ -99,21 +98,20 @@ def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Call
 
 
 def raise_before_steady(run: Run, problem: str | None) -> None:
-    """Raise RunError with a task's problem if the load is not steady yet, unless the timeline failed.
+    """Raise RunError with a task's problem if the load is not steady yet, unless the fault timeline failed.
 
-    If a task raises an error, Spark drops the rows of all tasks of the job, and the rows must come from the clients'
-    records instead. Before the load is steady no row matters, so the job fails at once. If the timeline failed, it made
-    the task end, so the problem is not the task's own.
+    If a task raises an error, Spark drops the rows of all tasks of the job. Before the load is steady, no row matters,
+    so the job fails at once. If the timeline failed, it made the task end, so the problem is not the task's own.
     """
     if problem is not None and read_record(run, PhaseTimes) is None and read_record(run, EarlyEnd) is None:
         raise RunError(problem)
 
 
 def end_job(run: Run, problem: str) -> None:
-    """End a job whose tasks are done. Raises RunError with `problem` unless it is empty or the timeline failed.
+    """End a job whose tasks are done. Raises RunError with `problem`, unless it is empty or the fault timeline failed.
 
-    If the timeline failed, it made the tasks end early. Then the problem is only printed, because the timeline's own
-    step has the reason.
+    A failed timeline makes the tasks end early. Then the problem is only printed, because the timeline's own task in
+    the DAG has the reason.
     """
     early = read_record(run, EarlyEnd)
     if problem and early is not None:

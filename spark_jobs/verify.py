@@ -1,8 +1,8 @@
 """Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]… [--suite NAME]…`.
 
-The job needs only the run's directory, and no cluster. It writes state/judgement.json. If judging failed, it writes
-state/judging_failure.json with the reason. If the directory is no run or its tables were deleted, it writes neither.
-The exit status is 0 if the run was judged, with any verdict, and 1 otherwise.
+The job needs only the run's directory, and no cluster. It writes state/judgement.json, or state/judging_failure.json
+with the reason if judging failed. If the directory is no run or its tables were deleted, it writes neither. The exit
+status is 0 if the run was judged, with any verdict, and 1 otherwise.
 """
 
 from __future__ import annotations

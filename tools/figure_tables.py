@@ -1,6 +1,6 @@
 """The tables of measured figures in docs/scenarios.md and docs/what-runs-showed.md.
 
-Each function returns the rows of one table by label. A row is a function that reads its cells from the last runs.
+Each function returns one table: by a row's label, a function that reads the row's other cells from the last runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTHING_FAILS = "nothing fails"
 
 
 def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
-    """One row for each scenario. If the page already has the row, the first cell after its label stays as it is."""
+    """One row for each scenario, with the figures of its last run."""
 
     def read(name: str) -> Sequence[str]:
         run, scenario = runs.find_last(name), runs.load_scenario(name)
@@ -125,10 +125,7 @@ def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_standby(runs: MeasuredRuns) -> RowMakers:
-    """RTO and longest gap in acks after the same failure, in two columns.
-
-    In the first column all brokers run, and in the second the brokers of the other region are on standby.
-    """
+    """RTO and longest gap in acks after a failure: with all brokers running, and with one region's on standby."""
 
     def read(run: MeasuredRun) -> str:
         return f"{run.find_worst('rto_s'):.0f} s, {_format_seconds(run.find_worst('longest_ack_gap_s'))}"
@@ -167,10 +164,9 @@ def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
-    """One row for each delay that the emulated link had.
+    """One row for each delay of the emulated link: the publish latency in each cluster, and the link's own added time.
 
-    A row has each cluster's publish latency, and the time that the link added to its delay. Each cell has p50 and p99
-    in ms.
+    Each cell has p50 and p99 in ms.
     """
 
     def make_row(subject: str) -> RowMaker:

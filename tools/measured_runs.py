@@ -22,9 +22,9 @@ from brokerproof.settings import Settings
 
 
 class NoRunError(BrokerproofError):
-    """No run of this machine can supply the figures of a row.
+    """No run of this machine can supply the figures for a row of a table in the docs.
 
-    `recorded` says whether the page already has figures for this row from a run of the same files on another machine.
+    `recorded` says whether the row has figures from another machine, from a run of the same scenario.
     """
 
     def __init__(self, message: str, *, recorded: bool) -> None:
@@ -59,7 +59,7 @@ class MeasuredRun:
         return f"{self.judgement.counts.acked:,}"
 
     def count_anomaly(self, anomaly: str) -> int:
-        """Return the number of anomalies of a kind, legal and illegal together."""
+        """Return the number of anomalies of a kind, allowed (legal) and forbidden (illegal) together."""
         return self.judgement.counts.count_anomaly(Anomaly(anomaly))
 
     def read_metric(self, metric: str) -> dict[str, float | None]:
@@ -84,8 +84,8 @@ class MeasuredRun:
 class MeasuredRuns:
     """The runs in this machine's directory of runs, newest first.
 
-    `recorded` has the digest of each scenario whose figures on the pages came from an earlier run. `find_last` adds the
-    digest of a scenario if it finds a run that counts.
+    `recorded` has the digest of each scenario with figures in the docs from a run that counts, on any machine.
+    `find_last` adds the digest of a scenario if it finds such a run.
     """
 
     def __init__(self, settings: Settings, recorded: Iterable[str] = ()) -> None:
@@ -107,8 +107,8 @@ class MeasuredRuns:
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
         """Return the last run of a scenario with `overrides` that counts. Raises NoRunError if no run counts.
 
-        A run counts if its outcome is the expected one, and it is comparable with a run of the present files
-        (comparability.py). The machine is not compared.
+        A run counts if its outcome is the expected one, and if its scenario and topology are comparable with the
+        present files (comparability.py). The machine may differ.
         """
         scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(

@@ -1,11 +1,10 @@
 """Writes the figures of the last runs into docs/scenarios.md and docs/what-runs-showed.md: `make figures`.
 
-A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
-run that counts (measured_runs.py). A row without such a run keeps its figures, and its label gets a star. The label
-gets no star if docs/measured.json has the digest of the row's scenario: then the figures come from a run of the same
-files on another machine. So several machines can fill the pages together. These do not change: the order of the rows,
-rows that only the page has, and the page's words about each scenario. A scenario without a row gets one if one of its
-runs counts.
+A comment before a table names it: `<!-- figures: NAME -->`. Each row gets the figures of the last run that counts
+(measured_runs.py). A row without such a run on this machine keeps its figures, and its label gets a star. It gets no
+star if docs/measured.json has the digest of its scenario, because a run on another machine gave the figures. A new
+scenario gets a row if one of its runs counts. The order of the rows, rows without a scenario, and the words about each
+scenario stay.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MARK = re.compile(r"<!-- figures: (\w+) -->")
 
 
 def fill_page(text: str, runs: MeasuredRuns, report: Callable[[str], None]) -> str:
-    """Return the page with its tables filled. `report` gets a sentence for each row that no run can fill.
+    """Return the page with its tables filled. `report` is called with a sentence for each row that gets a star.
 
     Raises InputError if a comment names no known table, or a table has two rows with the same label.
     """
@@ -62,7 +61,7 @@ def _fill_rows(
 ) -> Iterator[str]:
     """Yield the page's rows in their order, then the new rows.
 
-    In a row that the page already has, the first `own` cells after the label do not change.
+    In the page's rows, the first `own` cells after the label stay as they are.
     """
     for label in [*present, *(label for label in rows if label not in present)]:
         before = present.get(label)

@@ -1,6 +1,5 @@
-"""Breaks a real messaging cluster on purpose and proves, message by message, what it kept.
+"""Breaks a real messaging cluster on purpose, and proves for each message whether it was lost, repeated or reordered.
 
-docs/ARCHITECTURE.md says what each package is for. Packages import in one direction: `commands` and `orchestration`
-import `lifecycle` and `results`. `lifecycle` and `results` import `faults`, `systems`, `runtimes` and `network`, which
-import `run`. `run` imports `experiment`.
+docs/ARCHITECTURE.md says what each package is for. Packages import only from left to right: `commands` and
+`orchestration` → `lifecycle` and `results` → `faults`, `systems`, `runtimes` and `network` → `run` → `experiment`.
 """

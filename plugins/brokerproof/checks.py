@@ -1,7 +1,7 @@
 """Loads a scenario and its topology, and checks both against the available messaging systems, runtimes and faults.
 
-The DAG files, the command line and the task `reserve` all load scenarios here. If a scenario needs an ability that its
-messaging system or runtime lacks, the error names the field and a remedy. The files of suites are checked here too.
+If the messaging system or runtime lacks an ability that a scenario needs, the error names the field and a remedy. This
+module also checks the files of expectation suites.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def load_scenario(
     *,
     suites: Collection[str] | None = None,
 ) -> tuple[Scenario, Topology]:
-    """Return the scenario in the file `path`, and the topology that the scenario names. Both have been checked.
+    """Return the scenario in the file `path` and the topology that it names, both checked.
 
-    `topologies` is one directory of topology files, or several. `overrides` has values by dotted path, as given with
-    `--set`. They replace the values in the file. `suites` has the names of suites that `expect.failed_suites` may
-    contain; None allows every name. Raises InputError if the scenario or the topology cannot be used.
+    `topologies` is one directory of topology files, or several. `overrides` is {dotted path: value}, as given with
+    `--set`, and replaces values in the scenario. `suites` are the names that `expect.failed_suites` may contain; None
+    allows every name. Raises InputError if the scenario or the topology cannot be used.
     """
     settings = make_directories(topologies).below("settings")
     extended = extend_field(read_yaml(path), "settings", settings, file=path)
@@ -93,7 +93,7 @@ def load_scenario(
 
 
 def load_topology(name: str, topologies: Path | Directories, overrides: Mapping[str, Any] | None = None) -> Topology:
-    """Return the topology in the file `NAME.yaml`, with all defaults. Raises InputError if it cannot be used."""
+    """Return the checked topology in `NAME.yaml`, with all defaults. Raises InputError if it cannot be used."""
     return read_topology(name, make_directories(topologies), overrides, check=check_topology)
 
 
@@ -104,10 +104,10 @@ def check_suites(expectations: Directories) -> None:
 
 
 def list_suite_problems(expectations: Directories) -> list[InputError]:
-    """Return an error for each directory of suites that cannot be read, and for each suite that cannot be used.
+    """Return an error for each unreadable directory of expectation suites, and for each suite that cannot be used.
 
-    A suite cannot be used if two of the user's directories have a file of its name, or if its file is not valid. It is
-    also an error if no directory has the file of a suite that the enum `Suite` contains.
+    A suite cannot be used if its file is invalid, or if two of the user's directories have a file of its name. If the
+    file of one of Brokerproof's own suites (the enum `Suite`) is missing, that is an error too.
     """
     problems = expectations.list_problems(ENDING)
     files = expectations.list_files(ENDING)
@@ -282,8 +282,8 @@ def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
 def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> None:
     """Raises InputError if the messaging system lacks an ability that judging the scenario needs.
 
-    The scenario's guarantee may need an ability, and so may each metric and anomaly that the scenario names. Raises
-    InputError also if an entry of `loosen` would have no effect.
+    The scenario's guarantee may need an ability, and so may each metric and anomaly that it names. Raises InputError
+    also if an entry of `loosen`, which permits an anomaly, has no effect.
     """
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
         _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
@@ -295,9 +295,9 @@ def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> 
 
 
 def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if the scenario's entry of `loosen` for the anomaly would have no effect.
+    """Raises InputError if the scenario's entry of `loosen` for the anomaly, which permits it, has no effect.
 
-    An entry has no effect if it matches no message, or if the anomaly is legal for every message that it matches.
+    An entry has no effect if it matches no message, or only messages for which the anomaly is permitted anyway.
     """
     field, messages, facts = f"loosen.{anomaly}", scenario.loosen[anomaly], anomaly.facts
     subscriptions = scenario.workload.subscriptions

@@ -1,8 +1,8 @@
 """The command line, `brokerproof` or `python -m brokerproof`. The package `commands` executes the commands.
 
-The exit status of a command that ends with a verdict is 0 if the scenario expects this verdict. Otherwise it is 2 for
-`unknown` and `no_data`, and 1 for the other verdicts. A command without a verdict ends with 0, or with 2 if it fails.
-Unusable input gives 3. If Ctrl-C ended the command, or the user stopped watching a run, the status is 130.
+If a command ends with a verdict, the exit status is 0 for the expected verdict. An unexpected verdict gives 2 if it is
+`unknown` or `no_data`, and 1 otherwise. Other commands end with 0, or with 2 if they fail. Unusable input gives 3. If
+Ctrl-C ended the command, or the user stopped watching a run, the status is 130.
 """
 
 from __future__ import annotations

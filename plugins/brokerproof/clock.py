@@ -1,9 +1,8 @@
 """The only source of time: UTC microseconds for records, and a monotonic clock for waiting.
 
 A process that works on a run follows the run's time axis: CLOCK_MONOTONIC of the boot on which the run began, plus an
-offset in microseconds that was measured once. So steps of the wall clock do not change recorded times, and times of one
-boot can be compared. Times of two hosts can be compared only within the error of their clocks, which the run records
-(`clock_error_us`). A process that works on no run reads the wall clock.
+offset in microseconds that was measured once. So steps of the wall clock do not matter, and times of one boot can be
+compared. Times of two hosts can be compared only within the error of their clocks (`clock_error_us` of the run).
 """
 
 from __future__ import annotations
@@ -31,21 +30,20 @@ class Clock:
     offset_us: int | None = None
 
     def now_us(self) -> int:
-        """Return microseconds since the epoch, UTC. With a time axis, steps of the wall clock do not change it."""
+        """Return the Unix time in microseconds: on the time axis of the run, or from the wall clock without a run."""
         return self.wall_us() if self.offset_us is None else time.monotonic_ns() // 1000 + self.offset_us
 
     def now_s(self) -> float:
         return self.now_us() / 1e6
 
     def wall_us(self) -> int:
-        """Return microseconds since the epoch, UTC, from the wall clock, which may step."""
+        """Return the Unix time in microseconds from the wall clock, which may step."""
         return time.time_ns() // 1000
 
     def measure_wall_lead(self) -> int:
         """Return by how many microseconds the wall clock is ahead of `now_us`; negative if it is behind.
 
-        The fastest of `_READINGS` readings counts. A reading during which the process loses the processor is slow and
-        inexact.
+        The fastest of `_READINGS` readings counts, because readings are inexact if the process loses the processor.
         """
         readings = []
         for _ in range(_READINGS):
@@ -63,8 +61,7 @@ class Clock:
     def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float = 0.1) -> T:
         """Call `condition` until it returns a true value, and return this value.
 
-        `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds. Exceptions of
-        the condition are not caught, so `condition` itself must ignore the errors that may occur.
+        After `timeout_s` seconds, raises DeadlineError: "waited N s for `what`". Exceptions of `condition` are raised.
         """
         deadline = self.monotonic_s() + timeout_s
         while True:
@@ -93,10 +90,9 @@ def measure_offset_us() -> int:
 
 
 def follow_axis(boot_id: str, offset_us: int) -> None:
-    """From now on, take times from a time axis, in this process and in the processes that it starts.
+    """From now on, take times from a run's time axis, in this process and in the processes that it starts.
 
-    If the axis belongs to another machine or to an earlier boot, `offset_us` is replaced by an offset that is measured
-    at this moment. With either offset, later steps of the wall clock have no effect.
+    If the axis belongs to another machine or an earlier boot, an offset that is measured now replaces `offset_us`.
     """
     if boot_id != read_boot_id():
         boot_id, offset_us = read_boot_id(), measure_offset_us()
@@ -105,10 +101,9 @@ def follow_axis(boot_id: str, offset_us: int) -> None:
 
 
 def list_variables() -> dict[str, str]:
-    """Return the environment variables that make another process follow this process's time axis.
+    """Return the environment variables that pass this process's time axis to a process that does not inherit them.
 
-    They are for a process that does not inherit this process's environment. The result is empty if this process follows
-    no axis.
+    The result is empty if this process follows no axis.
     """
     return {AXIS: os.environ[AXIS]} if AXIS in os.environ else {}
 
@@ -125,13 +120,13 @@ if AXIS in os.environ:
 
 
 def to_utc(microseconds: int) -> datetime:
-    """Return microseconds since the epoch as an aware datetime in UTC."""
+    """Return a Unix time in microseconds as an aware datetime in UTC."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Return an aware datetime as microseconds since the epoch. Raises ValueError for a naive one."""
+    """Return an aware datetime as Unix time in microseconds. Raises ValueError for a naive datetime."""
     if moment.tzinfo is None:
         raise ValueError("a naive datetime has no place on the clock; pass one with a time zone")
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond

@@ -13,11 +13,11 @@ from brokerproof.errors import InputError
 
 @dataclass(frozen=True)
 class Directories:
-    """The directories with the files of one kind, such as scenarios, in which a file is found by its name.
+    """The directories with the files of one kind, such as scenarios. A file is found by its name.
 
-    `variable` is the environment variable that lists the directories. `shipped` is the project's own directory, which
-    `paths` may leave out. If two directories have a file of the same name, the name cannot be used. There is one
-    exception if `replaceable` is true: then a file in another directory replaces the shipped file of the same name.
+    `variable` is the environment variable that lists `paths`. `shipped` is the project's own directory, which `paths`
+    may leave out. A name that two directories have cannot be used. But if `replaceable` is true, a file in another
+    directory replaces the shipped file of the same name.
     """
 
     paths: tuple[Path, ...]
@@ -26,10 +26,9 @@ class Directories:
     replaceable: bool = False
 
     def find(self, name: str, ending: str = ".yaml") -> Path | None:
-        """Return the file with this name, or None if no directory has it.
+        """Return the file with this name; None if no directory has it.
 
-        Raises InputError if the name cannot be used. Raises InputError also if no directory has the file and a
-        directory cannot be read.
+        Raises InputError if the name cannot be used, or if no file is found and one of the directories cannot be read.
         """
         files = self._search(ending).get(name, [])
         if len(files) > 1:
@@ -93,7 +92,7 @@ class Directories:
 
 
 def make_directories(place: Path | Directories) -> Directories:
-    """Return `place` itself if it is a `Directories`, else a `Directories` with only the path `place`."""
+    """Return `place` if it is a `Directories` already, else a `Directories` with only the path `place`."""
     return place if isinstance(place, Directories) else Directories(paths=(place,))
 
 

@@ -12,9 +12,9 @@ class BrokerproofError(Exception):
 class InputError(BrokerproofError, ValueError):
     """A scenario, topology or option cannot be used. Nothing was started.
 
-    `file` and `field` (a dotted path, list items by index) say where the mistake is, and `remedy` says what to write
-    instead. The error is a ValueError, so pydantic validators may raise it. In the message, long words and long texts
-    in backticks are shortened, because they may be values of the user. The attributes keep the whole texts.
+    `file` and `field` (a dotted path, list items by index) say where the mistake is, `remedy` says what to write
+    instead. It is a ValueError, so that pydantic validators may raise it. The message shortens long words and quoted
+    texts, which may be values of the user; the attributes do not.
     """
 
     def __init__(self, problem: str, *, file: str = "", field: str = "", remedy: str = "") -> None:
@@ -44,7 +44,7 @@ class NodeError(BrokerproofError):
 
 
 class MachineError(BrokerproofError):
-    """This machine lacks something that a step needs, such as a port, disk space, Java, or a free slot for the run."""
+    """This machine lacks something that is needed, such as a port, disk space, Java, or free addresses for a run."""
 
 
 class AdminError(BrokerproofError):

@@ -79,10 +79,9 @@ def reserve(
 ) -> Run:
     """Take one of this machine's slots for the run, make the run's directory, and start the run's monitor.
 
-    A slot is a range of addresses for the nodes of one run. `settings` are the values that were changed for this run,
-    by dotted path; `scenario` already contains them. `triggered_at` is in microseconds since the epoch. Raises
-    MachineError if the disk is too full or no slot becomes free in time, and RunError if the directory already holds a
-    run.
+    A slot is a range of addresses for the nodes of one run. `settings` is {dotted path: value} of the values that were
+    changed for this run; `scenario` already contains them. `triggered_at` is a Unix time in microseconds. Raises
+    MachineError if the disk is too full or no slot becomes free in time, and RunError if the directory holds a run.
     """
     check_disk_space(Path(directory))
     with _take_clean_slot(slot_timeout_s) as slot:
@@ -111,10 +110,9 @@ def reserve(
 
 
 def _take_clean_slot(timeout_s: float) -> slots.Slot:
-    """Take a slot, and end the processes that the slot's previous run left, which could still use the slot's addresses.
+    """Take a slot (a range of addresses), and end processes of its previous run that may still use the addresses.
 
-    If they cannot be ended now, for example because a container engine does not answer, another slot is taken. Raises
-    MachineError or NodeError if there is no other slot.
+    If they cannot be ended, another slot is taken. Raises MachineError or NodeError if there is no other slot.
     """
     problems: dict[int, BrokerproofError] = {}
     while True:
@@ -141,10 +139,10 @@ def _read_versions(topology: Topology) -> dict[str, str | None]:
 
 
 def provision(run: Run) -> None:
-    """Start the links between the regions, then every node that is not on standby, and wait until these nodes serve.
+    """Start the links between the regions, then all nodes that are not on standby, and wait until these nodes serve.
 
-    If the topology has service managers, they are started last, and restart nodes that end by themselves. After an
-    error, all nodes and links are stopped again. Raises MachineError or NodeError.
+    Service managers, if the topology has any, start last, and restart nodes that end by themselves. After an error, all
+    nodes and links are stopped again. Raises MachineError or NodeError.
     """
     status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
@@ -243,9 +241,9 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
 
 
 def down(below: Path | None = None) -> list[str]:
-    """End every process of every run of this user on this machine, and free the slots of these runs.
+    """End every process of every run of this user on this machine, and free the address ranges (slots) of these runs.
 
-    Return the names of the ended processes and nodes. If `below` is given, only runs with directories below it are
+    Return the names of the ended processes and nodes. With `below`, only runs whose directories are below this path are
     ended. If a run cannot be ended, all other runs are ended first, and then the error is raised.
     """
     ended = _end_marked_processes(below)
@@ -273,8 +271,7 @@ def down(below: Path | None = None) -> list[str]:
 def end_run(directory: str) -> list[str]:
     """End every process of a run, and remove its nodes' data and its unfinished files.
 
-    Return the names of the ended processes and nodes. The run may also be dead, which means that its monitor was killed
-    before the run was released.
+    Return the names of the ended processes and nodes. This works even if the run's monitor was killed.
     """
     here = Path(directory).absolute()
     ended = _end_marked_processes(here)

@@ -1,8 +1,8 @@
-"""The monitor: the process that holds a run's slot and samples its clusters, from `reserve` to `release`.
+"""The monitor: the process that holds a run's slot and samples its clusters, from task `reserve` to task `release`.
 
-If the process of the timeline was killed, the monitor makes load and consumers end. The monitor holds the slot's lock,
-so a run is dead if it was not released and the lock is free. The monitor ends when the run is released, when the run's
-directory is gone, or after `MAX_LIFE_S`.
+If the process that injects the faults (the timeline) was killed, the monitor makes load and consumers end. The monitor
+holds the lock of the slot, so a run is dead if it was not released and the lock is free. The monitor ends when the run
+is released, when the run's directory is gone, or after `MAX_LIFE_S` seconds.
 """
 
 from __future__ import annotations
@@ -138,10 +138,10 @@ def _is_write_requested(run: Run) -> bool:
 
 
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """Return {name: sampler}: those of the messaging system, one for the links, and one for the service managers.
+    """Return {name: sampler} for a run. A sampler is a function that returns new samples.
 
-    The last two exist only if the topology has links or service managers. A sampler is a function that returns new
-    samples.
+    The messaging system has samplers. Another one samples the emulated links between regions, and another one the
+    service managers, which restart ended nodes. These two exist only if the topology has links or service managers.
     """
     samplers = dict(make_observation(run, patience_s=_PATIENCE_S).samplers())
     if run.topology.links:
@@ -196,10 +196,10 @@ def _sample_repeatedly(
 
 
 def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
-    """Write the live status `live`, which the command line shows.
+    """Write the live status `live` of a run, which the command line shows.
 
-    It consists of the live status `run`, the sums of all clients' counts, and the latest samples. `latest` is {(source,
-    metric): value}.
+    It has the content of the run's live status `run`, the sums of all clients' counts, and the latest samples. `latest`
+    is {(source of the sample, metric): value}.
     """
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
@@ -251,10 +251,10 @@ def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
 
 
 def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
-    """Return {name: latest backlog} for all subscriptions, and for all directions of replication between clusters.
+    """Return {name: latest backlog} of all subscriptions, and of the replication between clusters in each direction.
 
-    A subscription's name is `SUBSCRIPTION@CLUSTER` if the source of the backlog's sample names a cluster, else
-    `SUBSCRIPTION`. A direction's name is `HOME>OTHER`.
+    The name of a subscription's backlog is `SUBSCRIPTION`, or `SUBSCRIPTION@CLUSTER` if the sample's source names a
+    cluster. The name of a direction of replication is `HOME>OTHER`.
     """
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():

@@ -1,7 +1,7 @@
-"""Warnings, before a run starts, about effects of its scenario that the author may not want.
+"""Warnings about a scenario that can run but may not do what its author wants. They are given before the run starts.
 
-`commands`, `orchestration` and `results` may import this module. It refuses no scenario and opens no database. The
-warning that needs the history is in `results/held_rates.py`.
+`commands`, `orchestration` and `results` may import this module. It opens no database: the warning that needs the
+history of runs is in `results/held_rates.py`.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
 
 
 def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each Key_Shared subscription with several consumers, if the clients' batches mix keys.
+    """Yield a warning for each Key_Shared subscription with several consumers, if the producers' batches mix keys.
 
-    Such batches make the messages of a key arrive out of order. If the scenario allows this by `loosen`, there is no
+    With such batches, the messages of a key arrive out of order. A scenario that allows this by `loosen` gets no
     warning.
     """
     workload = scenario.workload
@@ -86,10 +86,9 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
 
 
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each phase in which no node of the required region can own the topic.
+    """Yield a warning for each phase in which the topic's owner must be in a region that has no node to own it.
 
-    The topic is in each cluster that its messages are published or replicated to. The region must have a node that can
-    own the topic in each of these clusters.
+    The region needs such a node in every cluster to which the topic's messages are published or replicated.
     """
     roles = " or ".join(list_roles_that(find_system(topology), serves))
     for phase, region in scenario.owner.by_phase.items():
@@ -179,10 +178,10 @@ def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) 
 
 
 def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
-    """Return the names that may follow `METRIC/` in a bound. A run measures one value of the metric for each name.
+    """Return the names that may follow `METRIC/` in a bound: a run measures one value of the metric for each name.
 
-    Depending on `metric.subject`, a name is a fault, a phase, a direction of replication with a phase, or the like.
-    Return None if the scenario does not determine the names.
+    For some metrics they are names of faults, for others phases, subscriptions or the like (`metric.subject`). None if
+    the scenario does not determine them.
     """
     homes = scenario.workload.list_homes(topology)
     times = [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]

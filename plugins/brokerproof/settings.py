@@ -223,7 +223,7 @@ class Settings(BaseSettings):
         return _parse_systems(value) if isinstance(value, str) else value
 
     def to_environment(self) -> dict[str, str]:
-        """Return environment variables from which a process in any working directory reads these settings."""
+        """Return environment variables that give a process the same settings, in any working directory."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
         values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
@@ -266,21 +266,21 @@ class Settings(BaseSettings):
         return self.var / "spark-temporary"
 
     def scenario_file(self, name: str) -> Path:
-        """Return the file of a scenario. If no directory has it, return the path it would have in the first directory.
+        """Return the path of a scenario's file. If no directory has the file, it is the path in the first directory.
 
         Raises InputError if two directories have the file, or if no directory has it and a directory cannot be read.
         """
         return self.scenarios.find(name) or self.scenarios.paths[0] / f"{name}.yaml"
 
     def scenario_files(self) -> list[Path]:
-        """Return the scenario files, sorted by name. Files of the same name in two directories are left out."""
+        """Return the scenario files, sorted by name. If two directories have the same file name, both are left out."""
         return list(self.scenarios.list_files().values())
 
     def check_directories(self) -> None:
         """Raises InputError if a directory of scenarios, topologies or suites cannot be read.
 
-        This check is not part of the settings' validation, because not every command needs these directories. For
-        example, `down` ends nodes without them.
+        The validation of the settings does not check this, because commands such as `down` work without these
+        directories.
         """
         for name in _SHIPPED:
             getattr(self, name).check_readable()
@@ -306,11 +306,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def systems_from_environment() -> Mapping[str, str]:
-    """Return only the setting `systems`. Raises InputError if its value is malformed.
-
-    This is faster than `from_environment`, which takes a millisecond to check all settings. The registry of systems
-    needs the setting seven times for each loaded scenario.
-    """
+    """Return only the setting `systems`, faster than `from_environment`. Raises InputError if it is malformed."""
     name = variable("systems")
     try:
         return _parse_systems(os.environ.get(name, ""))
@@ -319,9 +315,9 @@ def systems_from_environment() -> Mapping[str, str]:
 
 
 def _make_absolute(path: Path) -> Path:
-    """Return the absolute path, with `~` and symbolic links resolved.
+    """Return the absolute path of a directory, with `~` and symbolic links resolved.
 
-    Raises InputError if the path cannot be a directory's.
+    Raises InputError if the path is too long, names an unknown user after `~`, or may not be inspected by this user.
     """
     try:
         path = path.expanduser().resolve()
@@ -336,8 +332,8 @@ def _make_absolute(path: Path) -> Path:
 def _list_entries(directories: Directories) -> str:
     """Return the value of the environment variable that lists `directories`.
 
-    The value is never empty. Otherwise `to_environment` would leave the variable out, and a new process would inherit
-    this process's value.
+    It is never empty, because `to_environment` leaves out empty variables, and a new process would inherit the old
+    value.
     """
     entries = ("" if path == directories.shipped else str(path) for path in directories.paths)
     return os.pathsep.join(entries) or os.pathsep

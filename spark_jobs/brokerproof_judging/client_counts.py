@@ -1,12 +1,11 @@
 """Compares three numbers of each client: the rows that it counted, the rows in its record, and its rows in a table.
 
-A client is a producer or a consumer, and writes its record as files. The rows of a log in the table `stored` are
-compared with the count of the log's reader. A difference means that recorded rows are gone, or that a table has rows
-that no client recorded. When a run is judged, the files of the records are already removed. So the numbers of rows in
-the records come from `ClientRecordRead`.
+A client is a producer or a consumer, and its record is the files that it wrote. These files are removed before the run
+is judged, so `ClientRecordRead` has their numbers of rows. If the numbers differ, recorded rows are gone, or the table
+has rows that no client recorded. The rows of a log in the table `stored` are compared with the count of the log's
+reader.
 
-If several processes ran one client, this is a problem even if the numbers agree, because then no claim about the
-client's messages is possible.
+It is also a problem if several processes ran one client, because then nothing can be claimed about its messages.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def _list_consumers(run: Run) -> list[_Client]:
 
 
 def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
-    """Return {producer: {epoch: {outcome: number of attempts}}}. Each process that ran the producer is one epoch."""
+    """Return {producer: {epoch: {outcome: number of attempts}}}. `epoch` numbers the producer's processes from 0."""
     found: dict[str, dict[int, Counter[str]]] = {}
     for producer, epoch, outcome, count in (row for summary in summaries for row in summary.attempts):
         found.setdefault(producer, {}).setdefault(epoch, Counter())[outcome] += count
@@ -83,7 +82,7 @@ def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Cou
 
 
 def _count_deliveries(run: Run, summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
-    """Return {client: {epoch: {"delivered": number}}}. Each process that ran the client is one epoch.
+    """Return {client: {epoch: {"delivered": number}}}. `epoch` numbers the client's processes from 0.
 
     A consumer that the scenario lacks has the key `CONSUMER of SUBSCRIPTION in CLUSTER`.
     """
@@ -174,9 +173,9 @@ def _list_apart(counts: Mapping[str, int], stored: Mapping[str, int]) -> list[st
 
 
 def _compare_logs(run: Run, summaries: Sequence[PartSummary]) -> Iterator[str]:
-    """Yield a sentence for each log whose reader's count differs from the log's number of rows in the table `stored`.
+    """Yield a sentence for each log if the table `stored` has more or fewer of its rows than the log's reader counted.
 
-    If the record of the reading is damaged or has no counts, there is no sentence.
+    Yields nothing if the record of the reading is damaged or has no counts.
     """
     try:
         read = read_record(run, LogsRead)

@@ -1,7 +1,6 @@
-"""A DuckDB database in a Spark task: it loads one part of the messages, queries these rows and writes part of a table.
+"""A DuckDB database in which a Spark task queries its part of the messages and writes its part of a Parquet table.
 
-A part is the share of the messages that one Spark task works on. DuckDB works on columns instead of rows and needs no
-warm-up. Data that does not fit into its memory goes to disk.
+A part is the share of the messages that one task works on. Data that exceeds DuckDB's memory goes to disk.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DuckDB = duckdb.DuckDBPyConnection
 
 @contextmanager
 def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
-    """Open an empty database. Data beyond `memory`, such as `1GB`, goes to a temporary directory."""
+    """Open an empty database. Data that exceeds `memory`, such as `1GB`, goes to a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
         # One thread: Spark already runs one task for each core.
         config = {"threads": "1", "memory_limit": memory, "preserve_insertion_order": "false", "temp_directory": spill}
@@ -40,7 +39,7 @@ def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
 
 
 def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schema) -> None:
-    """Create the table `name` from `batches`. Without batches, the table is empty and has `schema`."""
+    """Create the table `name` from Arrow batches. Without a batch, it is empty and has the columns of `schema`."""
     first = next(batches, None)
 
     def all_batches() -> Batches:
@@ -69,9 +68,9 @@ def make_small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
 
 
 def define_values(connection: DuckDB, values: Mapping[str, Any]) -> None:
-    """Make values available to queries as functions without arguments, such as `clock_error_us()`.
+    """Make each value available to queries as a function named after it, without arguments, such as `clock_error_us()`.
 
-    A query that uses an undefined value fails, while an undefined variable of DuckDB would be null.
+    A query that uses an undefined value fails. An undefined variable of DuckDB would be null instead.
     """
     for name, value in values.items():
         connection.execute(f"SET VARIABLE {name} = ?", [value])
@@ -108,7 +107,7 @@ def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -
 
 
 def read_part(connection: DuckDB, name: str, directory: str, part: int) -> None:
-    """Create the table `name` from a part that `write_part` wrote."""
+    """Create the table `name` from the file that `write_part` wrote for a part."""
     filesystem, root = fsspec.url_to_fs(directory)
     with filesystem.open(_part_file(root, part), "rb") as file:
         parquet = pq.ParquetFile(file)

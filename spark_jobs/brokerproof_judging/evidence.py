@@ -1,9 +1,9 @@
-"""Reads the proofs that other steps recorded.
+"""Reads the records by which tasks of a run's DAG prove what they did or found before the run is judged.
 
 They prove that logs were read to their ends, that subscriptions and replication drained, and that faults were undone.
 
-A missing proof never becomes a claim of loss. A message that seems to be missing is then `unproven`, and the verdict is
-`unknown`. A damaged record is no proof either, and the sentence about it gives the damage as the reason.
+Without such a proof, no loss is claimed. A message that seems to be missing is then `unproven`, and the verdict is
+`unknown`. A damaged record is no proof either, and the reason names the damage.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LogProof(Proof):
 class DrainProof(Proof):
     """Whether a subscription had acknowledged every message before the position `end` of a log.
 
-    `end` is the end that the log had when the cluster was asked. If it is None, the proof is about the whole log.
+    `end` is the log's end when the cluster was asked. If it is None, the proof is about the whole log.
     """
 
     end: Behind | None = None
@@ -85,10 +85,10 @@ class ReplicationProof(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredSubscription:
-    """A subscription, and the cluster in which it has to get every message.
+    """The subscription `name`, and the cluster in which it has to get every message.
 
-    If the subscription moved to `cluster` from `moved_from`, it need not get the messages again that it got before.
-    `moved_from` is None if the subscription does not move.
+    If it moved there from the cluster `moved_from`, it need not get again the messages that it got before. `moved_from`
+    is None if the subscription does not move.
     """
 
     cluster: str

@@ -1,9 +1,9 @@
 """Examines whether Brokerproof itself (the instrument) worked without errors, and withholds claims if it did not.
 
-An error of Brokerproof is no evidence against the messaging system. If a step failed, or a table differs from its seal
-(its recorded files and checksums), no bound is called held or broken. The same is true if a fault may still be in force
-at the end, because measurements would include its effect. If a table of messages is not whole, no anomaly is claimed
-either. If the clocks of several hosts cannot be compared, no anomaly is claimed that compares times of two processes.
+An error of Brokerproof is no evidence against the messaging system. No bound is called held or broken if a task of the
+run's DAG failed, or a table differs from its seal (recorded checksums). The same is true if a fault may still be in
+force at the end. If a table of messages is damaged or incomplete, no anomaly is claimed either. If the clocks of
+several hosts cannot be compared, no anomaly is claimed that compares times of two processes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ _ACROSS_PROCESSES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
-    """The state of Brokerproof itself: its problems as sentences, and what can be claimed in spite of them.
+    """Whether Brokerproof itself worked without errors: its problems as sentences, and what can still be claimed.
 
-    If `messages_are_whole` is false, no anomaly is claimed. `publishes_are_whole` is about the table `publishes` alone,
-    which is enough to know which messages were acked. `hosts_compare` is false if the run's processes were on several
-    hosts whose times cannot be compared.
+    If `messages_are_whole` is false, no anomaly is claimed. `publishes_are_whole` is only about the table `publishes`,
+    which shows which messages were acked. `hosts_compare` is false if the clocks of the run's hosts cannot be compared.
     """
 
     problems: Sequence[str]
@@ -60,11 +59,10 @@ def examine_instrument(
     record_problems: Mapping[str, Sequence[str]] = MappingProxyType({}),
     doubt_of_hosts: str = "",
 ) -> Instrument:
-    """Return the state of the instrument, from the problems of steps, the seals of tables and `record_problems`.
+    """Return whether Brokerproof worked without errors, from failed tasks, the tables' seals and `record_problems`.
 
-    `record_problems` maps each table to sentences about contradictions in the table, or between it and the clients'
-    records. `doubt_of_hosts` gives the reason why the times of several hosts cannot be compared. It is empty if they
-    can be compared.
+    `record_problems` has, by table, sentences about contradictions in the table, or between it and the clients'
+    records. `doubt_of_hosts` is the reason why the clocks of several hosts cannot be compared; empty if they can.
     """
     broken = seals.broken | {table for table, problems in record_problems.items() if problems}
     sentences = [sentence for step, sentence in list_step_problems(run).items() if step not in _AFTER]
@@ -95,12 +93,11 @@ def withhold_claims(
     *,
     faults_undone: bool = True,
 ) -> dict[str, SuiteJudgement]:
-    """Return the suites, with `unknown` for each verdict that a broken instrument could have produced.
+    """Return the suites, with `unknown` for each verdict that an error of Brokerproof could have produced.
 
-    `problems` are sentences about gaps in the evidence. If there is one, no standard expectation (a kind that Great
-    Expectations itself has) passes or fails. Such an expectation cannot see that a row is missing, while Brokerproof's
-    own kinds of expectation see a missing message as `unproven`. `faults_undone` is true if every fault that is not
-    permanent is proven to be undone.
+    `problems` are sentences about gaps in the evidence. If there is one, expectations of Great Expectations' own kinds
+    are `unknown`, because they cannot see that a row is missing. Brokerproof's own kinds see a missing message as
+    `unproven`. `faults_undone` is true if every fault that is not permanent is proven to be undone.
     """
     return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 

@@ -1,7 +1,7 @@
-"""Judges messages part by part: Spark splits the rows into parts, and a database answers queries on each part.
+"""Runs SQL on messages part by part. A part is the rows of one Spark task.
 
-Spark reads, hashes and moves rows on all its machines. DuckDB runs the SQL queries on a part's rows in a Python worker.
-A part may be larger than a worker's memory.
+Spark splits the rows into parts, and DuckDB runs the queries in Spark's Python workers. A part may be larger than a
+worker's memory.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def choose_parts(spark: SparkSession, rows: int) -> Parts:
 
 
 def work_on_parts(frame: DataFrame, work: WorkOnPart, schema: str) -> DataFrame:
-    """Return the rows that `work` yields for each part of `frame`, including parts without rows.
+    """Return the rows that `work` yields for each part (Spark partition) of `frame`, even for a part without rows.
 
-    `schema` describes the rows that `work` yields, as `name type, …`.
+    `schema` describes the yielded rows, as `name type, …`.
     """
     return frame.mapInArrow(partial(_work_in_task, work, to_arrow_schema(frame.schema)), schema)
 

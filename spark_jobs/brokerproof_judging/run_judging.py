@@ -32,8 +32,8 @@ def conclude(
 ) -> tuple[Verdict, str]:
     """Return the verdict on the whole run, and a sentence with the reason.
 
-    `problems` are sentences about missing evidence, and about errors of Brokerproof itself (the instrument). If no
-    message was published and the instrument had no error, the verdict is `no_data`.
+    `problems` are sentences about missing evidence, and about errors of the instrument (Brokerproof itself). The
+    verdict is `no_data` if no message was published and the instrument had no error.
     """
     if not counts.publishes and instrument.is_whole:
         return Verdict.NO_DATA, "No message was published."
@@ -78,7 +78,7 @@ def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectati
     """Write the tables `messages`, `anomalies` and `measurements` of a run, and return the judgement.
 
     `evaluate` runs the suites of the directories `expectations` on these tables. If judging fails and recorded tables
-    differ from their seals, raises RunError with these differences.
+    differ from their seals (lists of checksums), the raised RunError names these differences.
     """
     seals = check_seals(run)
     try:
@@ -151,13 +151,13 @@ class BackgroundJobs:
         return self._pool.submit(job, *args, **kwargs)
 
     def end(self) -> None:
-        """Cancel the jobs that have not started, and wait for the others. No job writes after that."""
+        """Cancel the jobs that have not started, and wait for the others, so that no job writes after this call."""
         self._pool.shutdown(cancel_futures=True)
 
 
 @dataclass
 class Stopwatch:
-    """The wall time of steps, in seconds, by the name of the step."""
+    """Measures the wall time of each step of judging: `seconds` by the step's name."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -44,10 +44,7 @@ def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
 
 
 def _read_files(spark: SparkSession, table: str, directory: str) -> DataFrame:
-    """Return the rows of a table's directory, as one partition if its files are small.
-
-    Spark then groups, orders and joins these rows without moving them between tasks.
-    """
+    """Return the rows of a table's directory. Small files become one partition, so that Spark needs no shuffle."""
     frame = spark.read.schema(make_table_schema(table)).parquet(to_uri(directory))
     filesystem, path = fsspec.url_to_fs(directory)
     return frame.coalesce(1) if filesystem.du(path) <= SMALL_TABLE_BYTES else frame
@@ -66,10 +63,10 @@ def to_microseconds(column: str) -> Column:
 
 
 class Replacement:
-    """New tables of a run. They replace the old ones only after all of them are written.
+    """New tables of a run, which replace the old ones only after all of them are written.
 
-    The new tables are written next to the old ones, under names that readers skip. `take_place` then renames them, so a
-    reader finds the old table, no table, or the new table, but never a mixture.
+    Until then, they are next to the old ones, under names that readers skip. `take_place` renames them. So a reader
+    finds the old table, no table, or the new table, but never a mixture.
     """
 
     def __init__(self, run: Run) -> None:

@@ -1,8 +1,8 @@
 """Finds sudden changes (steps) of wall clocks during a run, and the claims that they put in doubt.
 
-The run's own times come from a monotonic clock, the time axis, which no step changes. Three things still depend on wall
-clocks: `published_at`, which the system's client writes into a message; the servers' own times, which are only drawn in
-charts; and the distance between the time axes of two hosts, if the run's processes were on several hosts.
+The run's own times come from a monotonic clock, the time axis, which no step changes. Three things depend on wall
+clocks: the servers' times in charts, comparisons between times of several hosts, and `published_at`. The messaging
+system's client writes `published_at` into each message.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class WallClocks:
         return f"rests on wall times, and nothing is claimed of them: {' '.join(notes)}".rstrip(".") if notes else ""
 
     def doubt_hosts(self, least_delay_us: int | None = None) -> str:
-        """Return why times of different hosts cannot be compared, as a sentence; empty if they can, or with one host.
+        """Return a sentence on why times of different hosts cannot be compared; empty if they can, or with one host.
 
         `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known. It is
         negative if the clocks of two hosts differ by more than the delay.

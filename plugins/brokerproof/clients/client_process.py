@@ -1,8 +1,7 @@
-"""A client under test as a process: how a Spark task starts it, follows its record, and ends it.
+"""A producer or consumer under test as a process: how a Spark task starts it, follows its record, and ends it.
 
-The task writes one line to the client's standard input: the time at which the client begins. The end of the input means
-that the task is gone. Then the client gives up pending attempts, records its end, and exits. So a killed task, worker
-or driver leaves no client behind.
+The task writes the time at which the client begins to the client's standard input. If the input ends, the task is gone.
+The client then gives up pending attempts, records its end, and exits. So no client outlives a killed task or driver.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _CLOSE_S = 5.0
 
 class ClientProcess:
     def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
-        """Start the Python module `module` as the client's process. It writes a byte to a pipe when it is ready.
+        """Start the Python module `module` as a process, which writes a byte to a pipe when the client is ready.
 
-        The module's arguments are the run's directory, the client's number, the epoch and the pipe's descriptor. The
-        epoch is the number of this process among all processes of the client, from 0.
+        Its arguments are the run's directory, the client's number, the epoch and the pipe's descriptor. The epoch is
+        the number of this process among all processes of the client, from 0.
         """
         reading, writing = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
@@ -102,10 +101,9 @@ class ClientProcess:
 def follow_record(
     run: Run, client: ClientProcess, reader: RecordReader, is_overdue: Callable[[], bool] = lambda: False
 ) -> Iterator[Segment]:
-    """Yield the segments of a client's record as they appear, until the client has ended and every segment is read.
+    """Yield the segments (files) of a client's record as they appear, until the client has ended and all are read.
 
-    The client is killed if `is_overdue` returns True. It is also killed if it still runs `_EARLY_END_S` seconds after
-    the timeline of faults failed.
+    The client is killed if `is_overdue` returns True, or `_EARLY_END_S` seconds after the timeline of faults failed.
     """
     while True:
         running = client.is_running()

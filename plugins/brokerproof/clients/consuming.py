@@ -1,10 +1,9 @@
 """A consumer under test: it receives, acknowledges, and records every delivery.
 
-Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the job `consume`. EPOCH is the
-number of this process among all processes of the client, from 0.
+Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `consume`. EPOCH
+is the number of this process among all processes of the client, from 0.
 
-The consumer ends when the job records `ConsumersStop`, because every subscription has drained or the time for draining
-is over. It also ends if the timeline of faults failed, or if its Spark task is gone. Its last act is to record its end.
+The consumer ends when the job stops all consumers, the timeline of faults fails, or its Spark task is gone.
 """
 
 from __future__ import annotations
@@ -64,10 +63,10 @@ class ConsumerTask:
         )
 
     def find_incarnations(self, run: Run, epoch: int) -> range:
-        """Return the numbers of the epoch's incarnations: one for each cluster of the subscription.
+        """Return the numbers of a client process's incarnations: its times on each cluster of the subscription.
 
-        An epoch is the life of one client process. An incarnation is the part of it that the client spends on one
-        cluster. No two epochs have an incarnation of the same number, so a row of `deliveries` shows its epoch.
+        `epoch` is the number of the process among the client's processes. No two processes share an incarnation's
+        number, so each row of the table `deliveries` shows its process.
         """
         count = len(self.find_subscription(run).list_clusters(run.topology))
         return range(epoch * count, (epoch + 1) * count)
@@ -87,7 +86,7 @@ def plan_consumers(run: Run) -> list[ConsumerTask]:
 
 
 class MovingConsumer:
-    """Receives and acknowledges messages, on one cluster after the other if its subscription moves."""
+    """Receives and acknowledges messages. If its subscription moves, it does so on one cluster after the other."""
 
     def __init__(self, run: Run, task: ConsumerTask, *, epoch: int = 0) -> None:
         self.run, self.task = run, task
@@ -123,7 +122,7 @@ class MovingConsumer:
     def confirm_acks(self, observation: ConfirmsAcks) -> None:
         """Ask the cluster every second which messages the subscription has acknowledged, until `stopping` is set.
 
-        The client itself gets no receipt for an ack. If the cluster does not answer, it is asked again. Any other error
+        The client itself gets no receipt for an ack. A cluster that does not answer is asked again. Any other error
         ends the questions and is kept in `error`.
         """
         while not self.stopping.wait(_CONFIRM_EVERY_S):
@@ -157,8 +156,7 @@ class MovingConsumer:
     def _subscribe(self, clients: Clients, cluster: str, *, again: bool) -> Consumer:
         """Return a consumer on the cluster. If `again` is True, try every second until the cluster answers.
 
-        A subscription may move to a cluster that a fault broke, so the cluster may not answer at first. If `stopping`
-        is set meanwhile, the last error is raised.
+        A cluster that a subscription moves to may be broken at first. If `stopping` is set, the last error is raised.
         """
         while True:
             try:
@@ -180,8 +178,7 @@ class MovingConsumer:
 def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
     """Receive messages until the job stops the consumers, the timeline of faults fails, or the Spark task is gone.
 
-    Every delivery is recorded, and at last the consumer's end with its problem, if any. The event `gone` is set when
-    the Spark task that started the consumer has ended.
+    Record every delivery, and at last the consumer's end with its problem, if any. `gone` is set when the task ends.
     """
     consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)

@@ -95,17 +95,16 @@ class Deliveries:
 
 
 class AckedDeliveries:
-    """Reads a consumer's record, and gives each row of it the time at which the cluster confirmed the row's ack."""
+    """Gives each delivery in a consumer's record the time at which the cluster confirmed its ack."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
         self._newest = 0
 
     def add(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks]) -> Iterator[pa.RecordBatch]:
-        """Take the next rows of the record and the next answers of the cluster. Yield the batches that are complete.
+        """Take the record's next deliveries and the cluster's next answers. Yield the batches that are complete.
 
-        The batches are in order of arrival. A batch is complete if every ack in it is confirmed, or if it has waited
-        for `_CONFIRM_US` microseconds.
+        The order is kept. A batch is complete once its acks are confirmed or it has waited `_CONFIRM_US` microseconds.
         """
         if rows.num_rows:
             self._waiting.append(_Waiting(rows))
@@ -147,9 +146,9 @@ class _Waiting:
             self._acked_us[open_ & (self._partitions == partition) & before] = answer.at
 
     def is_complete(self, newest_us: int) -> bool:
-        """Return whether every ack of the batch is confirmed, or the batch has waited for more than `_CONFIRM_US`.
+        """Return whether all acks of the batch are confirmed, or it has waited more than `_CONFIRM_US` microseconds.
 
-        `newest_us` is the newest time in the part of the record that was read so far.
+        `newest_us` is the newest time in the record so far, which counts as the present.
         """
         return bool((self._acked_us != _NEVER).all()) or newest_us - self.newest_us > _CONFIRM_US
 

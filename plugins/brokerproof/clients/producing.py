@@ -1,12 +1,11 @@
 """A producer under test: it sends on schedule and records every attempt.
 
-Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`. EPOCH is the
-number of this process among all processes of the client, from 0.
+Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `load`. EPOCH is
+the number of this process among all processes of the client, from 0.
 
-The schedule is open-loop: message i is scheduled at start + i / rate, in any state of the cluster. The schedule ends
-with the run's phases. A message is held back while `max_pending` attempts have no result. After the schedule, the
-producer has `settle_s` seconds to send the messages that are still held back and to get the results of its attempts.
-Messages that are held back to the end are recorded as not sent.
+The schedule is open-loop: message i is due at start + i / rate, in any state of the cluster, until the run's phases
+end. While `max_pending` attempts have no result, due messages are held back. After the schedule, `settle_s` seconds
+remain to send these messages and to get results. Messages still held back then are recorded as not sent.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def plan_producers(run: Run) -> list[ProducerTask]:
 
 
 class Attempts:
-    """The attempts of one producer: those without a result, and the rows of those with a result.
+    """The attempts of one producer to send messages: those without a result, and the table rows of the others.
 
     Three threads use the object: the sender, the messaging system's client, and the writer of the record.
     """
@@ -121,16 +120,13 @@ class Attempts:
                 self._finish(self._pending.pop(seq), unknown, None)
 
     def skip(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Note messages that were due, but never attempted, as `not_sent`.
-
-        `rows` are their rows of the table `publishes`, still without a result.
-        """
+        """Give messages that were due but never attempted the outcome `not_sent`. `rows` are their table rows."""
         with self._lock:
             for row in rows:
                 self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)
 
     def take(self) -> list[dict[str, Any]]:
-        """Return the rows of the attempts that got a result since the last call."""
+        """Return the rows of `publishes` for the attempts that got a result since the last call."""
         return [self._settled.popleft() for _ in range(len(self._settled))]
 
     def _finish(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:
@@ -184,7 +180,7 @@ class ScheduledProducer:
         """Connect, send messages on schedule, wait for the results of all attempts, record the end, and disconnect.
 
         `say_ready` is called when the producer is connected. Then `await_begin` returns the Unix time at which the
-        schedule begins. An error is not raised, but recorded as `problem` in the record of the end.
+        schedule begins. Errors are not raised, but recorded as the `problem` of the producer's end.
         """
         problem: BaseException | None = None
         keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)
@@ -259,7 +255,7 @@ class ScheduledProducer:
             stood_still = clock.now_s() - before > STANDSTILL_S
 
     def _find_standstill(self) -> int:
-        """Return the present time in µs. If the producer did nothing for too long, note this period as a standstill."""
+        """Return the present time in µs. If the process stood still for too long, note this period as a standstill."""
         now_us = clock.now_us()
         if now_us - self._seen_us > self._standstill_s * 1e6:
             self._keep_standstill(self._seen_us / 1e6, now_us / 1e6)
@@ -288,8 +284,8 @@ class ScheduledProducer:
     def _find_end(self, now: float) -> float | None:
         """Return the Unix time at which the schedule ends; None if the time is not known yet.
 
-        The schedule ends at once if the timeline of faults failed, if the Spark task is gone, or if no phases were
-        recorded in time. Raises the error of the thread that writes the record, if this thread failed.
+        The schedule ends at once if the timeline of faults failed, the Spark task is gone, or the phases' times were
+        not recorded in time. If the thread that writes the record failed, its error is raised.
         """
         if self._early or now - self._asked_at <= _ASK_EVERY_S:
             return self._ends_at
@@ -320,9 +316,9 @@ class ScheduledProducer:
                 self._changed.notify_all()
 
     def _end_record(self, keeper: threading.Thread) -> None:
-        """Write the rows that are left, and then the rows of the messages that were held back until the end.
+        """Write the remaining rows to the record, last those of the messages that were held back until the end.
 
-        Raises the error that made the record incomplete, if there was one.
+        If the thread that writes the record failed, its error is raised.
         """
         with self._changed:
             self._ended = True
@@ -391,11 +387,10 @@ class ScheduledProducer:
 def complete_publishes(
     run: Run, task: ProducerTask, reader: RecordReader, segments: Iterable[Segment], has_ended: Callable[[], bool]
 ) -> Batches:
-    """Yield the rows of `publishes` in a producer's record, then a row for every other message that it reserved.
+    """Yield a producer's recorded rows of `publishes`, then a row for each other message that it may have sent.
 
-    The producer may have sent these other messages, so their outcome is `unknown`. The callback `has_ended` is called
-    after the last segment. If it returns True, the producer ended by itself. Then the record is complete, and no row is
-    added.
+    These other messages have the outcome `unknown`. `has_ended` is called after the last segment of the record. If it
+    returns True, the producer ended by itself, its record is complete, and no row is added.
     """
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:

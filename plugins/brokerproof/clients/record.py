@@ -1,12 +1,12 @@
 """The record of one client: a producer's attempts with their results, or a consumer's deliveries with their acks.
 
 A record is a series of files below `clients/<client>/` of the run's directory. Each file is written whole, within a
-second of the events in it. A segment is never changed, so a client that is killed loses no finished segment.
+second of the events in it. So a client that is killed loses no finished file.
 
     <epoch>-<number>.arrow    a segment: rows of `publishes` or `deliveries`, and the cluster's new answers about acks
-    <epoch>-reserved.json     the seqs that the producer may send; replaced before it sends a higher seq
+    <epoch>-reserved.json     the sequence numbers that the producer may send; replaced before it sends a higher one
 
-An epoch is the life of one process. If Spark starts a task again, the task's client is a new process.
+The epoch is the number of the client's process, from 0. It grows when Spark starts the client's task again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Segment:
 
 
 class RecordWriter:
-    """Writes the record of one epoch of a client: the files of one process."""
+    """Writes the part of a client's record that comes from one process of the client."""
 
     def __init__(self, run: Run, client: str, *, table: str, epoch: int) -> None:
         self._run, self._client, self._epoch = run, client, epoch
@@ -82,7 +82,7 @@ class RecordWriter:
 
 
 class RecordReader:
-    """Reads the record of one epoch of a client while it grows, or after its writer has ended."""
+    """Reads the part of a client's record that comes from one process, while the process runs or after its end."""
 
     def __init__(self, run: Run, client: str, *, epoch: int) -> None:
         self._run, self._client, self.epoch = run, client, epoch
@@ -119,7 +119,7 @@ class RecordReader:
         return EpochRead(epoch=self.epoch, segments=segments, rows=self._rows, missing=tuple(self._missing))
 
     def read_reservation(self) -> Reservation | None:
-        """Return the epoch's reservation; None if the producer made none and so sent no message."""
+        """Return which messages the producer process reserved for sending; None if it reserved and sent none."""
         path = _locate_reservation(self._client, self.epoch)
         try:
             text = self._run.read_text(*path)
@@ -144,25 +144,22 @@ class RecordReader:
 
 
 def list_epochs(run: Run, client: str) -> list[int]:
-    """Return the epochs in which a client left files, in ascending order."""
+    """Return the numbers (epochs) of a client's processes that left files, in ascending order."""
     names = _list_names(run, "clients", client)
     return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
 
 
 def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
-    """Record how much of a client's record was read. Raises MachineError if that fails.
-
-    `readers` has one reader for each epoch of the client.
-    """
+    """Record how much of a client's record was read. `readers` has one reader for each process of the client."""
     epochs = tuple(reader.describe() for reader in readers)
     write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
 
 
 def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
-    """Return the end that the client's process recorded in this epoch; None if it recorded none.
+    """Return the end that a process of a client recorded; None if there is no such record.
 
-    A later epoch replaces the recorded end of an earlier one, and a Spark task can record the end of its client without
-    an epoch. The result is None in both cases.
+    `epoch` is the process's number. A later process's end replaces an earlier one. An end that the Spark task recorded
+    for its client does not count.
     """
     end = read_record(run, kind, number)
     return end if end is not None and end.epoch == epoch else None
@@ -186,7 +183,7 @@ def name_client(job: str, number: int) -> str:
 
 
 def _list_segments(run: Run, client: str, epoch: int) -> list[int]:
-    """Return the numbers of an epoch's segments, in ascending order."""
+    """Return the numbers of the segments (files of rows) that one process of a client wrote, in ascending order."""
     names = [name for name in _list_names(run, "clients", client) if name.endswith(_SEGMENT)]
     parts = (name.removesuffix(_SEGMENT).partition("-") for name in names)
     return sorted(int(number) for of_epoch, _, number in parts if of_epoch == str(epoch))

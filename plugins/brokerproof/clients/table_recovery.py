@@ -30,9 +30,9 @@ _CLIENTS_END_S = 5.0
 
 
 def recover_tables(run: Run) -> list[str]:
-    """Write and seal the tables `publishes` and `deliveries` if the jobs that fill them did not.
+    """Write and seal the tables `publishes` and `deliveries` from the clients' records, if their jobs did not.
 
-    Return the names of the recovered tables. A run of an old version, whose clients wrote no records, is left as it is.
+    Return the names of the recovered tables. Without records, as in runs of an old version, a table is left as it is.
     Raises RunError if a record is damaged, MachineError if a table cannot be written.
     """
     return [
@@ -44,7 +44,7 @@ def recover_tables(run: Run) -> list[str]:
 def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Complete[Task]) -> list[str]:
     """Recover a table that its job did not seal, if the job's clients left records.
 
-    Return a list with the table's name if it was recovered, else an empty list.
+    Return a list with the table's name, or an empty list if it was not recovered.
     """
     if not list_clients(run, job) or read_record(run, TableSeal, table) is not None:
         return []
@@ -88,10 +88,7 @@ def _end_clients(run: Run, job: str) -> None:
 
 
 def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
-    """Replace the files of a table by one file for each of `parts`, which is {name of a part: its batches of rows}.
-
-    The file of a part is named after the part. Batches are written one at a time.
-    """
+    """Replace a table's files by one file for each of `parts`, which is {part of the file's name: batches of rows}."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if filesystem.exists(directory):
         filesystem.rm(directory, recursive=True)

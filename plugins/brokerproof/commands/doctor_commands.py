@@ -1,6 +1,6 @@
 """`doctor`: lists what runs require of this machine, with a remedy for each thing that is missing.
 
-The command has a module of its own, so that it works even if a package is missing that only other commands import.
+The command has a module of its own, so that it works even without the packages that only other commands import.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ _ENDING = {signal.SIGTERM, signal.SIGINT}
 def execute_history(options: argparse.Namespace, settings: Settings) -> int:
     """Print the last runs of the given scenarios, by default of all scenarios, with the regressions in these runs.
 
-    With `--compare`, print the differences between two runs. With `--by`, print the given scenarios' runs in groups.
-    Raises InputError if the options contradict each other or a run is not recorded.
+    With `--compare`, print the differences between two runs. With `--by`, print the scenarios' runs in groups, such as
+    by version. Raises InputError if the options contradict each other or a run is not recorded.
     """
     if options.compare and options.scenarios:
         raise InputError(
@@ -114,8 +114,8 @@ def execute_prune(options: argparse.Namespace, settings: Settings) -> int:
     """Delete tables and whole directories of runs that are older than the settings allow, and list the deletions.
 
     With `--dry-run`, only list what would be deleted. The exit status is UNKNOWN if a directory could not be read or
-    deleted. Raises HistoryError, before anything is deleted, if the history cannot be used. Raises MachineError while
-    another `prune` runs.
+    deleted. Before deleting, raises HistoryError for an unusable history of runs, MachineError while another `prune`
+    runs.
     """
     found = _prune(settings, dry_run=options.dry_run)
     deletions = [one for one in found if isinstance(one, Deletion)]

@@ -52,9 +52,9 @@ def print_error(message: str) -> None:
 
 
 def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> None:
-    """Write a text into the file `output`, whole or not at all, and print the path. Without `output`, print the text.
+    """Print a text, or write it into the file `output`, whole or not at all, and print the file's path.
 
-    With `as_json`, the printed text is always `{"output": path or null, NAME: text}`.
+    With `as_json`, print `{"output": path or null, NAME: text}` in both cases.
     """
     if output:
         write_whole(Path(output), text)

@@ -94,10 +94,10 @@ class WatchEnd:
 
 
 def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = lambda: None) -> WatchEnd:
-    """Call `begin`, then show the run until it ends, the user stops watching, or Airflow is gone.
+    """Call `begin`, which may start the run. Show the run until it ends, the user stops watching, or Airflow is gone.
 
-    `begin` may start the run. After Ctrl-C, the user is asked whether to stop the run, to stop watching, or to go on.
-    After SIGTERM, or after Ctrl-C without a terminal for the question, the run is stopped and shown until it ends.
+    After Ctrl-C, the user is asked whether to stop the run, to stop watching, or to go on. After SIGTERM, or after
+    Ctrl-C without a terminal for the question, the run is stopped and shown until it ends.
     """
     try:
         with SignalHandler() as handler:

@@ -3,9 +3,8 @@
 Each metric, anomaly and kind of fault names the ability that it needs, if any. `systems/abilities.py` finds the
 abilities that show in a system's methods. The system declares its other abilities.
 
-If the system lacks the ability that a metric or an anomaly needs, no step waits for or measures that metric or anomaly.
-Every report shows it as "not applicable", never as `passed`. A scenario that names such a metric or anomaly is refused
-before the run.
+A metric or anomaly whose ability the system lacks is not measured, and no task waits for it. Reports show it as "not
+applicable", never as `passed`. A scenario that names it is refused before the run.
 """
 
 from __future__ import annotations

@@ -267,11 +267,10 @@ def is_illegal(
     *,
     tightened: Iterable[Anomaly] = (),
 ) -> bool:
-    """Whether the anomaly is illegal: forbidden by the guarantee, or contained in `tightened`.
+    """Whether the anomaly is illegal: forbidden by the guarantee, or by the scenario, which lists it in `tightened`.
 
     `subscription` is the type of the subscription at which the anomaly was found, or None if it was found in a log. A
-    shared subscription promises no order of delivery under any guarantee. `tightened` has the anomalies that the
-    scenario makes illegal.
+    shared subscription promises no order of delivery under any guarantee.
     """
     if anomaly in tightened:
         return True

@@ -1,8 +1,7 @@
 """YAML files that extend another file and state only the difference.
 
-`extends: NAME` names the file NAME.yaml in one of the searched directories. The content of the extending file is laid
-over the content of NAME.yaml. Mappings are merged key by key, at any depth. A list or a plain value replaces the value
-in NAME.yaml, and `null` removes the key. NAME.yaml may extend a third file.
+`extends: NAME` names the file NAME.yaml in a searched directory. That file may extend another one. Mappings are merged
+key by key, at any depth. A list or a plain value replaces the value in NAME.yaml, and `null` removes the key.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _EXTENDS = "extends"
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One file, with only its own content."""
+    """One file with only its own content, without that of the files that it extends."""
 
     path: Path
     content: Mapping[str, Any]
@@ -35,7 +34,7 @@ class LayeredFile:
     layers: tuple[Layer, ...]
 
     def file_of(self, field: str) -> Path:
-        """Return the file that states a field (a dotted path), the first one in `layers` if several do.
+        """Return the file whose value for a field (a dotted path) counts: the first in `layers` that states the field.
 
         If no file states the field, the nearest enclosing field counts instead.
         """
@@ -46,8 +45,8 @@ class LayeredFile:
 def read_layered_file(path: Path, directories: Directories, *, own: Collection[str] = ()) -> LayeredFile:
     """Return the file at `path` merged with the files that it extends.
 
-    Fields named in `own` come only from the file itself. Raises InputError if a file is missing or invalid, or if files
-    extend each other in a circle.
+    Fields named in `own` are never taken from an extended file. Raises InputError if a file is missing or invalid, or
+    if files extend each other in a circle.
     """
     layers = _read_layers(path, directories, own)
     content: dict[str, Any] = {}
@@ -57,10 +56,9 @@ def read_layered_file(path: Path, directories: Directories, *, own: Collection[s
 
 
 def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
-    """Return `content` with one field extended: the mapping in `field` is merged over the file that it `extends`.
+    """Return `content`, with the mapping in one field merged over the file that this mapping `extends`, if any.
 
-    If the mapping has no `extends`, nothing is merged. The file is searched in `directories`. If it is not found, an
-    InputError names `file`, which is the file that `content` was read from.
+    The file is searched in `directories`. If there is none, an InputError names `file`, from which `content` was read.
     """
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
@@ -100,7 +98,7 @@ def _read_layers(path: Path, directories: Directories, own: Collection[str]) -> 
 def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Path | None:
     """Return the file called `name`, which the last of `paths` extends; None if `name` is None.
 
-    Raises InputError if there is no such file, or if it is one of `paths`.
+    Raises InputError if there is no such file, or if it is one of `paths`, so that files extend each other in a circle.
     """
     if name is None:
         return None
@@ -114,7 +112,7 @@ def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Pa
 
 
 def _find_file(name: Any, directories: Directories, *, file: Path, field: str) -> Path:
-    """Return the path of the file called `name`. If there is none, raises InputError for the field in `file`."""
+    """Return the path of the file called `name`. If there is none, an InputError names `file` and the field in it."""
     found = directories.find(name) if isinstance(name, str) else None
     if found is None:
         searched = " or ".join(dict.fromkeys(f"{path.name}/" for path in directories.paths))

@@ -1,6 +1,6 @@
-"""The metrics of placement and recovery, in one table.
+"""The metrics of placement and recovery that judging measures.
 
-Judging measures these metrics. The suites, the scenarios' bounds, the comparison of runs and the docs read the table.
+Suites, the scenarios' bounds, the comparison of runs and the docs take the facts about each metric from `METRICS`.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def node_fields(self) -> Mapping[str, str]:
-        """{node: dotted path of the field that describes it in the file}, with nodes of `shared_metadata` first."""
+        """{node: dotted path of its field in the topology file}, with nodes of `shared_metadata` first."""
         own = {
             name: f"clusters.{cluster_name}.nodes.{name}"
             for cluster_name, cluster in self.clusters.items()
@@ -205,10 +205,10 @@ class Topology(FrozenModel):
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """{place: its region}. A place is several processes of one region that share emulated links to other regions.
+        """{place: its region}. A place is a group of processes of one region that connects to other regions as one.
 
-        The place `clients-REGION` has the workload's clients in the region. The place `servers-REGION` has the region's
-        serving nodes, as clients of the serving nodes of other regions.
+        The place `clients-REGION` is the workload's clients in the region. The place `servers-REGION` is the region's
+        serving nodes (such as brokers), as clients of the serving nodes of other regions.
         """
         return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 
@@ -241,7 +241,7 @@ class Topology(FrozenModel):
 
 
 def name_servers_place(region: str) -> str:
-    """Return the name of the place that has the serving nodes of a region, see `Topology.places`."""
+    """Return the name for a region's serving nodes as one client of other regions (see `Topology.places`)."""
     return f"servers-{region}"
 
 
@@ -258,8 +258,8 @@ def read_topology(
 ) -> Topology:
     """Return the topology in the file `name.yaml`, merged with the files that it extends.
 
-    `overrides` replaces values by dotted path. Then `check` is called with the topology. It may fill in defaults, or
-    raise InputError for a field. Raises InputError for the first mistake, and names the file that states the field.
+    `overrides` is {dotted path: value} and replaces values. `check` gets the topology, and may fill in defaults or
+    raise InputError for a field. The first mistake raises InputError, which names the file that states the field.
     """
     path = directories.find(name)
     if path is None:

@@ -100,8 +100,8 @@ def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model
 def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *, source: str) -> dict[str, Any]:
     """Return a copy of `content` in which `overrides`, such as `{"workload.rate": 2000}`, replace values.
 
-    A dotted path leads through mappings and, by index, through items of lists. A path may add a key to a mapping, but
-    not an item to a list. For an unusable path, raises InputError with `source` as the name of the file.
+    A dotted path leads through mappings and, by index, through lists. It may add a key to a mapping, but not an item to
+    a list. An unusable path raises InputError, which names `source` as the file.
     """
     result = _copy(content)
     for path, value in overrides.items():
@@ -134,10 +134,7 @@ def suggest_file(name: str, directories: Directories) -> str:
 
 
 def _copy(value: Any) -> Any:
-    """Return a deep copy.
-
-    In YAML, an anchor and its aliases share one value. In the copy, each of them has its own value.
-    """
+    """Return a deep copy. A value that a YAML anchor and its aliases share becomes separate values in the copy."""
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
@@ -210,10 +207,7 @@ def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]
 
 
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
-    """Raises InputError for the first of `fields` that is not in `known`.
-
-    `fields` are the names below `field` in the file `path`. Without this check, a misspelt name would have no effect.
-    """
+    """Raises InputError for the first of `fields`, the names below `field` in the file `path`, that is not `known`."""
     for name in fields:
         if name not in known:
             where = ".".join(part for part in (field, name) if part)

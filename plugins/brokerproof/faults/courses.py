@@ -1,8 +1,7 @@
 """Courses: sequences of events that advance in turns on one thread.
 
 A course is a generator. It yields a condition, which is a function, and goes on once the function returns True. Long
-work runs on another thread, and the course waits for the end of that work. So one thread owns the state of all courses,
-and no course delays another. A test with its own clock and thread pool gets the events in the same order every time.
+work runs on another thread. So one thread owns the state of all courses, and no course delays another.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class CourseWaits:
         return future
 
     def wait_until(self, moment_us: int) -> Course[None]:
-        """Wait until the time `moment_us`, in microseconds since the epoch."""
+        """Wait until `moment_us`, a Unix time in microseconds."""
         yield lambda: self._clock.now_us() >= moment_us
 
     def do(self, act: Callable[[], T]) -> Course[T]:
@@ -71,11 +70,10 @@ class CourseWaits:
         return future.result()
 
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
-        """Call `ask` on another thread until it returns an answer that counts as true, and return this answer.
+        """Call `ask` on another thread until it returns a true value, and return this value.
 
-        The next call follows `every_s` seconds after an answer, and at the deadline at the latest. Raises DeadlineError
-        after `timeout_s` seconds, even if `ask` has not returned. `what` completes the error's sentence "waited N s for
-        …". Exceptions of `ask` are raised.
+        The next call follows `every_s` seconds after an answer, the last one at the deadline. After `timeout_s`
+        seconds, even during a call, raises DeadlineError: "waited N s for `what`". Exceptions of `ask` are raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:

@@ -68,10 +68,9 @@ class Healing:
     def undo(self) -> list[Exception]:
         """Heal all injected faults that are neither permanent nor recovered, and wait for their recoveries.
 
-        The faults are healed in the reverse order of the scenario. Faults that help the cluster to recover are left
-        out. Returns one error for each fault that could not be healed or did not recover. The wait for recoveries
-        begins after the last healing, because a node may need nodes of another fault, for example for a majority. After
-        an exception of any type, the other faults are still healed.
+        Returns one error for each fault that could not be healed or did not recover. Faults that help the cluster to
+        recover are not healed. The last fault of the scenario is healed first, and an exception does not end the
+        healing. The wait begins after the last healing, because a node may need nodes of another fault.
         """
         errors: list[Exception] = []
         healing: list[Fault] = []
@@ -101,8 +100,7 @@ class Healing:
         """Wait until the nodes of the healed faults are healthy, at most about `_HEAL_TIMEOUT_S` seconds.
 
         Calls `note` with each fault whose nodes did not become healthy, and with the error. The faults wait in turns.
-        In its turn, a fault may restart those of its nodes that ended by themselves, because nodes of another fault may
-        need them.
+        In its turn, a fault may restart its nodes that ended by themselves, which nodes of another fault may need.
         """
         begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
         while waiting:
@@ -121,9 +119,9 @@ class Healing:
                 waiting.remove(fault)
 
     def settle(self) -> list[Exception]:
-        """Check that the service managers and the network between regions still run, and wait until no copy is missing.
+        """Check that service managers and the network between regions still run, and wait until no copy is missing.
 
-        There is no wait if missing copies cannot come back. Finally, the nodes that hold the copies are recorded.
+        There is no wait if missing copies of the data cannot come back. Finally, record which nodes hold the copies.
         Returns all errors; the list is empty if there are none.
         """
         errors: list[Exception] = []

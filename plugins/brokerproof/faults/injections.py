@@ -45,10 +45,10 @@ class Injections:
         return [targets for name, targets in self.targets.items() if name in harm]
 
     def list_kept_down(self, fault: Fault) -> frozenset[str]:
-        """Return the nodes that faults other than `fault` keep down.
+        """Return the nodes that are down because of faults other than `fault`.
 
-        A fault whose healing has begun keeps no node down, even if its nodes are not healthy yet. Otherwise, if two
-        faults of one node were healed at about the same time, neither healing would start the node.
+        A fault counts only until its healing begins. Otherwise, if two faults of one node were healed at about the same
+        time, neither healing would start the node.
         """
         others = self.list_targets_in_force(fault.name, *self._reached[FaultState.HEALING])
         return frozenset(name for names in others for name in names)

@@ -74,8 +74,8 @@ class Surroundings:
     def supervise(self, names: Collection[str]) -> None:
         """Restart each of the named nodes that ended by itself, as an operator would do.
 
-        Nodes with a service manager and nodes that other faults keep down are left alone. A node may end by itself
-        because it considers its session with its cluster lost (seen 45 s after a cut).
+        Nodes with a service manager and nodes that other faults keep down are left alone. A node may end by itself when
+        it considers its session with its cluster lost, for example 45 s after its network was cut.
         """
         for name in names:
             if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):

@@ -1,9 +1,8 @@
 """The kinds of fault that act on the link between regions: on traffic between the targets and nodes of other regions.
 
-If the targets include all nodes of a region, the fault also acts on the region's clients. If they include all serving
-nodes of a region, it also acts on the connections that these nodes open to serving nodes of other regions. For these
-connections, the serving nodes of a region share one address. So if only some serving nodes are targets, the fault does
-not act on these connections.
+If all nodes of a region are targets, the fault also acts on the region's clients. If all serving nodes (such as
+brokers) of a region are targets, it also acts on their own connections to serving nodes of other regions. These
+connections come from one address per region, so a fault cannot act on those of only some serving nodes.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ _PROBE_S = 0.05
 class Traffic:
     """The traffic that a fault acts on: from the senders to the receivers, and back if `both_ways`.
 
-    Senders and receivers are names of nodes, or of places. A place is a group of processes, such as a region's clients,
-    that connects to other regions as one (see `Topology.places`).
+    Senders and receivers are names of nodes, or of groups of processes such as a region's clients (`Topology.places`).
     """
 
     senders: list[str]
@@ -88,9 +86,8 @@ class LinkFaultKind(FaultKind):
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """Return evidence that the affected nodes are healthy; None until they are.
 
-        Each affected node has to report itself healthy, and the cluster has to list it as alive. A node's own answer is
-        not enough, because a node may not have noticed that its session with the cluster ended. Affected nodes that
-        ended by themselves are restarted.
+        Each affected node has to report itself healthy. The cluster has to list it as alive too, because a node may not
+        have noticed that its session with the cluster ended. Affected nodes that ended by themselves are restarted.
         """
         traffic = select_traffic(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
@@ -229,8 +226,8 @@ def require_link(around: Surroundings) -> LinkClient:
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
     """Return the traffic that the fault acts on: both directions, or the one that its `link.direction` selects.
 
-    One side is the targets and the places that belong to them. The other side is all nodes and places of the regions
-    that the fault names, or of all regions if the fault names none.
+    One side is the targets, with the clients and serving nodes that `_add_client_places` adds. The other side is
+    everything in the regions that the fault names, or in all regions if it names none.
     """
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
@@ -245,10 +242,10 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 
 
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """Return the targets and the places that the fault acts on together with them (see `Topology.places`).
+    """Return the targets and the groups of processes (`Topology.places`) that the fault acts on together with them.
 
-    If all serving nodes of a region are targets, the place of these nodes is added. If all nodes of a region are
-    targets, the place of the region's clients is added too.
+    If all serving nodes (such as brokers) of a region are targets, their group is added. If all nodes of a region are
+    targets, the group of the region's clients is added too.
     """
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:

@@ -18,7 +18,7 @@ from brokerproof.systems.registry import find_system
 
 @dataclass(kw_only=True)
 class Stage:
-    """The run, and what is needed to act on it.
+    """The run, and what the timeline of faults needs to act on it.
 
     `link` is the network between the run's regions; None if the topology has no links. `problems` are sentences for the
     record `FaultsUndone`. `show` writes the live status.

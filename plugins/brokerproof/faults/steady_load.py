@@ -44,11 +44,11 @@ class SteadyLoad:
         self._samples, self._waits = 0, 0
 
     def add(self, count: int, now_s: float, utilization: float, *, pending: int) -> float | None:
-        """Add a sample. Returns the rate since the previous sample, in messages a second.
+        """Add a sample of the load. Returns the rate since the previous sample, in messages a second.
 
-        `count` is the topic's counter of messages. The result is None for the first sample, and if `count` is smaller
-        than in the previous sample. `utilization` is the utilization of this machine's processors, in percent.
-        `pending` is the number of pending messages of the producer that has most of them.
+        `count` is the topic's counter of messages. The result is None for the first sample, and if the counter has
+        begun again. `utilization` of the processors is in percent. `pending` is the highest number of a producer's
+        pending messages.
         """
         self._now_s = now_s
         last, self._last = self._last, (now_s, count)

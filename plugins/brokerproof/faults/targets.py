@@ -22,7 +22,7 @@ _PATIENCE_S, _TIMEOUT_S = 5.0, 60.0
 
 
 def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
-    """Return the names of all nodes that the topology allows a fault to act on.
+    """Return the names of all nodes that a fault with these `targets` may act on, according to the topology.
 
     Only a running cluster knows which of these nodes owns the topic, holds its newest messages or leads the others.
     """
@@ -77,9 +77,9 @@ class TargetFinder:
     def find(self, fault: Fault) -> Course[list[str]]:
         """Return the targets of a fault that is due.
 
-        If no node names the targets within `_PATIENCE_S` seconds, the targets of the last answer are returned. The
-        record `FaultTargets` and the timeline's problems then mention this. Raises DeadlineError if no targets are
-        known after `_TIMEOUT_S` seconds.
+        If no node names them within `_PATIENCE_S` seconds, those of an earlier answer are returned, which the record
+        `FaultTargets` and the timeline's problems mention. After `_TIMEOUT_S` seconds without any, raises
+        DeadlineError.
         """
         stage = self._stage
         if fault.targets.now is None:

@@ -86,12 +86,12 @@ class Timeline:
     def execute(self) -> None:
         """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
-        Once the load is steady, state/phase_times.json is written, from which the load reads when to end. If an error
-        occurs while faults are injected and healed, or before, state/early_end.json makes load and consumers end.
+        Once the load is steady, state/phase_times.json tells the load when to end. If an error occurs before the
+        cluster settles, state/early_end.json makes load and consumers end.
 
-        In every case, all faults that are not permanent are healed at the end, and state/faults_undone.json lists all
-        problems. Then the first error is raised. Two errors are only listed as problems: a BrokerproofError of this
-        last healing, and a DeadlineError or AdminError while the cluster settles.
+        In every case, all faults that are not permanent are healed, state/faults_undone.json lists all problems, and
+        the first error is raised. A BrokerproofError of this last healing is only listed, and so is a DeadlineError or
+        AdminError while the cluster settles.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:
@@ -155,7 +155,7 @@ class Timeline:
             require_load(self._stage.run, "before its time")
 
     def _find_moment(self, at_s: float) -> int:
-        """Return the time, in microseconds since the epoch, that is `at_s` seconds after the impact phase began."""
+        """Return the Unix time in microseconds that is `at_s` seconds after the start of the impact phase."""
         return self._times.impact_at + int(at_s * 1e6)
 
     def _run(self, fault: Fault) -> Course[None]:
@@ -183,10 +183,10 @@ class Timeline:
                 log.warning("%s", error)
 
     def _find_lead(self, fault: Fault) -> int:
-        """Return the time (µs since the epoch) at which to ask where the copies are before a fault.
+        """Return the Unix time in µs at which to ask where the copies of the data are before a fault.
 
         Normally this is `LEAD_S` seconds before the fault. If other faults are injected or healed in these seconds, it
-        is `_ACT_S` seconds after the last of these events. It is never after the fault's own time.
+        is `_ACT_S` seconds after the last such event. It is never after the fault's own time.
         """
         others = [one for one in self._faults if one is not fault]
         events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
@@ -264,10 +264,10 @@ def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> C
 
 
 def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
-    """Return whether no segment lacks a copy, and the cluster lists no dead node of `nodes` as a holder of a copy.
+    """Return whether no segment of the topic lacks a copy, and no dead node of `nodes` is listed as a holder of one.
 
-    Both are checked, because a system may notice a node's death only when the node's session ends, 30 s later. Until
-    then, a copy on this node does not count as missing. If the cluster does not answer, the result is False.
+    A dead node's copies may count as present until its session ends after 30 s. If no node answers, the result is
+    False.
     """
     observation = stage.observation
     dead = {name for name in nodes if not stage.runtime.is_alive(name)}

@@ -57,10 +57,10 @@ class CopiesRecorder:
         yield lambda: copies.done() or clock.now_us() >= late_at
 
     def keep(self, fault: Fault, copies: Future[Copies]) -> None:
-        """Record where the copies were before a fault, which is the answer in the future `copies`.
+        """Record where the copies of the data were before a fault, from the answer in the future `copies`.
 
-        If the future has not ended, or if no node answered, a problem mentions this. An answer that comes later is not
-        recorded, because it may show the effect of the fault.
+        If the future has not ended, or no node answered, this is noted as a problem. A later answer is not recorded,
+        because it may show the effect of the fault.
         """
         if not copies.done():
             problem = f"where the copies were before {fault.name} was not known in time and is not recorded"
@@ -76,7 +76,7 @@ class CopiesRecorder:
         self._record("end", self._find())
 
     def _list_silent_clusters(self) -> list[str]:
-        """Return the clusters that cannot answer, because all their serving or all their storing nodes are down."""
+        """Return the clusters that cannot answer: all nodes that serve clients, or all that store data, are down."""
         topology = self._stage.topology
         standing_by = {name for name, node in topology.nodes.items() if node.standby}
         down = {node for nodes in self._injections.list_targets_in_force() for node in nodes}

@@ -1,5 +1,5 @@
-"""This machine: its Java, disk, files and processes, the slots for clusters, and the versions of installed packages.
+"""This machine: its Java, disk, files and processes, its slots (one per running cluster), and its installed packages.
 
-Every package may import this package, except `experiment`, `settings`, `directories`, `clock` and `errors`. It must not
+Every package may import this one, except `experiment`, `settings`, `directories`, `clock` and `errors`. It must not
 know a run's content, a messaging system or a fault.
 """

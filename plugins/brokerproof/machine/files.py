@@ -30,7 +30,7 @@ FULL_SHARE = 0.99
 
 
 def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -> None:
-    """Write a file on this machine, with `permissions` minus the process's umask.
+    """Write or replace a local file. Its permissions are `permissions` minus the process's umask.
 
     Raises MachineError if the file cannot be written.
     """
@@ -46,9 +46,9 @@ def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -
 
 @contextmanager
 def stage_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, for a program that writes the file itself.
+    """Yield a temporary path next to `path`, at which the block writes a file. The file is then renamed to `path`.
 
-    At the end of the block, the temporary file is renamed to `path`. If the block fails, the temporary file is removed.
+    If the block fails, the file is removed.
     """
     unfinished = path.with_name(_unfinished_name(path.name))
     try:
@@ -60,10 +60,10 @@ def stage_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
-    """Yield a file that is open for writing. It gets its final name at the end of the block.
+    """Yield a new file that is open in `mode`. At the end of the block, it gets its final name `location`.
 
-    `location` is any path or URL that fsspec knows; its directory is made. If the block fails, the unfinished file is
-    removed. Raises MachineError if the file cannot be written.
+    `location` is any path or URL that fsspec knows; missing directories are made. If the block fails, the unfinished
+    file is removed. Raises MachineError if the file cannot be written.
     """
     filesystem, path = fsspec.url_to_fs(location)
     directory, _, name = path.rpartition("/")

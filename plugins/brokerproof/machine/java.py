@@ -59,11 +59,11 @@ def locate_cache() -> Path:
 
 @cache
 def find_spark_java_home() -> Path:
-    """Return a Java home for Spark. Its `java` is a wrapper, which starts the nodes' Java with other options.
+    """Return a Java home for Spark. Its program `java` is a wrapper of the Java that nodes run on.
 
-    In the class path, the wrapper replaces wildcards by the jars. If this Java lacks the module `_VECTOR_MODULE`, the
-    wrapper drops the option that requests it. The module of another build of Java cannot be added, because java.base
-    accepts only the module of its own build, by its hash.
+    The wrapper replaces the wildcards of a class path by the names of the jars. Spark requests the module
+    `_VECTOR_MODULE`, and a JVM without it would not start. If the nodes' Java lacks the module, the wrapper drops this
+    option.
     """
     home_of_nodes = find_java_home()
     has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")

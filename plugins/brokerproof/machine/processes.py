@@ -1,8 +1,8 @@
-"""Processes that outlive the process that started them: how they are started, recorded, found again and ended.
+"""Starts, records, finds and ends processes that outlive the process that started them.
 
-Such a process can be found in two ways, also if its starter was killed. A mark in its environment names its owner from
-the start, but a search for marks has to look at every process of the machine. A record is a file with the process's id
-and start time. A record is fast to look up, but is written shortly after the start.
+There are two ways to find such a process, even if its starter was killed. The mark is an environment variable that
+names the owner from the start, but a search for marks reads every process of the machine. The record is a file with the
+process's id and start time. It is fast to read, but it is written shortly after the start.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def start_process(
     """Start a process in a session of its own, write its record, and append its output to the file `log`.
 
     The process gets `environment`, with `mark` as its only mark, and inherits the file descriptors `descriptors`. The
-    record also contains the `facts`.
+    record is a JSON file with the process's id, its start time and the `facts`.
     """
     unmarked = {name: value for name, value in environment.items() if name not in (MARK, SERVICE_MARK)}
     for file in (record, log):
@@ -103,8 +103,8 @@ def await_start(
 ) -> None:
     """Wait until a process that was just started is ready.
 
-    `find_status` returns the process's exit status, and None while it runs. Raises MachineError if the exit status is
-    `CANNOT_START`. If the process ends otherwise or is not ready in time, raises NodeError with the end of the log.
+    `find_status` returns the process's exit status, or None while it runs. Raises MachineError if the exit status is
+    `CANNOT_START`. Raises NodeError, with the end of the log, if the process ends otherwise or is not ready in time.
     """
     is_over = lambda: is_ready() or find_status() is not None  # noqa: E731
     try:
@@ -123,7 +123,7 @@ def read_last_lines(log: Path, lines: int = 15) -> str:
 
 
 def describe_log(end: str) -> str:
-    """Return a clause for an error's sentence, such as "its log ends with …", from the end of a log."""
+    """Return a clause for an error message that quotes the end of a log, such as "its log ends with …"."""
     return f"its log ends with\n{end}" if end else "its log is empty"
 
 
@@ -139,8 +139,7 @@ def find_recorded_process(record: Path) -> psutil.Process | None:
 def read_start(pid: int) -> float:
     """Return the time at which a process started, in seconds since the machine's boot.
 
-    Unlike the time of day, this number stays the same if the clock is set or a virtual machine corrects its time.
-    Raises psutil.NoSuchProcess if the process is gone.
+    The number stays the same if the machine's clock is set. Raises psutil.NoSuchProcess if the process is gone.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
@@ -153,8 +152,7 @@ def read_start(pid: int) -> float:
 def find_process(pid: int, created: float) -> psutil.Process | None:
     """Return the process with this pid and this start time, as `read_start` returns it; None if the process has ended.
 
-    The kernel reuses pids, so only both together identify a process. A child of the calling process that has ended is
-    reaped.
+    The kernel reuses pids, so only both together identify a process. An ended child of the calling process is reaped.
     """
     try:
         process = psutil.Process(pid)
@@ -194,12 +192,10 @@ def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
 
 
 def read_environment(process: psutil.Process) -> dict[str, str]:
-    """Return a process's environment.
+    """Return a process's environment. Raises psutil.Error if the process has ended or may not be inspected.
 
-    The kernel shows neither arguments nor environment of a process that is just beginning to execute its program. So if
-    both are empty, they are read again for up to `_BEGIN_TIMEOUT_S` seconds. Kernel threads also have neither, but they
-    have no program either, so they are read only once. Raises psutil.Error if the process has ended or may not be
-    inspected.
+    While a process begins to execute its program, the kernel shows neither its arguments nor its environment. So an
+    empty environment is read again until the arguments appear, for at most `_BEGIN_TIMEOUT_S` seconds.
     """
     deadline = time.monotonic() + _BEGIN_TIMEOUT_S
     began = False

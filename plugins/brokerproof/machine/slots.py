@@ -1,9 +1,9 @@
-"""Slots of this machine: numbered ranges of addresses, each held by one run at a time.
+"""Slots: numbered ranges of this machine's addresses. A run needs one, and only one run at a time may use it.
 
-A process holds a slot by a lock on a file. It passes the locked file to the run's monitor, which lives until the run
-ends. The kernel frees the lock when the last process with the open file ends, for any reason. A record next to the lock
-file names the run. If a slot has a record but is not held, the run that the record names has died. The processes and
-containers of this run must be ended before the slot is used again.
+A process holds a slot by locking a file. The run's monitor inherits the lock and lives until the run ends. The kernel
+frees the lock when the last process with the open file ends. A record next to the lock file names the run. If a slot
+has a record but no process holds it, the run has died. Its processes and containers must be ended before the slot is
+used again.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def take_from_run(run_directory: str, *, timeout_s: float) -> Slot | None:
 
 
 def list_assigned_runs() -> list[str]:
-    """Return the directories of the runs in the slots' records. Some of these runs may be dead."""
+    """Return the directory of each run that the record of a slot names. Some of these runs may have died."""
     return list(_read_records().values())
 
 

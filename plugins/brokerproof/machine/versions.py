@@ -19,10 +19,10 @@ _PACKAGES = {
 
 @cache
 def read_installed_versions() -> Mapping[str, str | None]:
-    """Return {name: version} of the software that a run uses, except messaging systems. A missing package has None.
+    """Return {name: version} of the software that a run uses, except messaging systems; None for a missing package.
 
-    The version of `brokerproof` is its git commit if it runs from a checkout. A process reads the versions once,
-    because the code that it has loaded does not change with the files.
+    The version of `brokerproof` is its git commit if it runs from a git checkout. Each process reads the versions only
+    once.
     """
     return {
         "python": platform.python_version(),

@@ -1,31 +1,29 @@
-"""The emulated network between regions: one process per run carries every connection between two regions.
+"""The emulated network between regions: one process per run, the link process, carries all their connections.
 
 `systems`, `runtimes`, `faults`, `lifecycle` and `monitor` may import the package, but not its modules. The package must
 not know a messaging system, a role of a node or a kind of fault.
 
-Here a *viewer* is a node or client that connects to a *target*, a node of another region. The viewer's hosts file maps
-the target's name to an address of the link process, which passes everything on. The emulated network differs from a
-wire as follows:
+A *viewer* is a node or client that connects to a *target*, a node of another region. The viewer's hosts file maps the
+target's name to an address of the link process, which passes everything on. Properties, and differences from a wire:
 
-- Delay, jitter: a chunk is written when it is due, never earlier. Chunks keep their order, so the delay of a dense
-  stream tends to delay + jitter.
-- Bandwidth: each ordered pair of regions has a rate limiter, at which its connections take turns. There are no bursts
-  and no packet losses.
-- Connection set-up: `connect` returns at once, and the first bytes of both sides wait until they would arrive on a
-  wire. That is after 1.5 round trips for the viewer's bytes, and after 2 for the target's. The set-up has no jitter.
-- A dead target: `connect` succeeds, and the connection is reset one round trip later. On a wire, `connect` would fail
-  at that time.
+- Delay, jitter: a chunk of bytes is written when it is due, never earlier. Chunks keep their order, so the delay of a
+  dense stream tends to delay + jitter.
+- Bandwidth: all connections from one region to another take turns at one rate limiter. There are no bursts and no
+  packet losses.
+- Connection set-up: `connect` returns at once. As on a wire, the viewer's first bytes arrive after 1.5 round trips,
+  and the target's first bytes after 2. The set-up has no jitter.
+- A dead target: `connect` succeeds, and the connection is reset one round trip later, when `connect` would fail on a
+  wire.
 - Bytes during a cut: the link process does not read them, so a sender stalls once its own buffer and about 400 KiB in
-  the link process are full. Bytes that would have arrived during the cut depart again as soon as the cut is healed.
-  TCP would wait for its next retransmission, which may take the duration of the cut once more.
+  the link process are full. Bytes that were under way go on at once after healing. TCP would wait for its next
+  retransmission, which may take the duration of the cut once more.
 - FIN and RST travel after the bytes, and are delayed and held like bytes. So the death of a peer becomes known across
   a cut only after healing.
 - New connections during a cut: their SYNs are dropped, so `connect` hangs. As on a wire, it succeeds with the first
   SYN that is repeated after healing. A connection whose SYN was under way at the cut goes on after healing.
-- A cut in one direction: the other direction goes on. On a wire, the other direction would stall after one window,
-  because no ACK comes back.
-- The link process acknowledges the sender's bytes, so retransmission and keepalive never time out, even during a long
-  cut.
+- A cut in one direction: the other direction goes on. On a wire, it would stall after one window for lack of ACKs.
+- Acknowledgements: the link process acknowledges the sender's bytes. So retransmission and keepalive never time out,
+  even during a long cut.
 """
 
 from brokerproof.network.control_address import AddressOfControl

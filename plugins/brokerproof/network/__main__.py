@@ -1,8 +1,9 @@
-"""The link process: `python -m brokerproof.network DIRECTORY`, where DIRECTORY contains link.json.
+"""The link process, which carries a run's connections between regions: `python -m brokerproof.network DIRECTORY`.
 
-In a container, DIRECTORY also contains control.json, with the address at which the process listens for requests. There,
-the process first adds the addresses of all routes to its network interfaces, because a container engine assigns only
-one address per network. For this, it needs the capability NET_ADMIN and the program `ip` of iproute2.
+DIRECTORY contains link.json, the plan of the routes. In a container, it also contains control.json, the address at
+which the process listens for requests. There, the process first adds the addresses of all routes to its network
+interfaces, because a container engine assigns only one address per network. This needs the capability NET_ADMIN and the
+program `ip` of iproute2.
 """
 
 from __future__ import annotations
@@ -86,10 +87,10 @@ def main(directory: Path) -> int:
 
 
 def _find_control(directory: Path, plan: Plan) -> PathOfControl | AddressOfControl:
-    """Return the path or address at which to listen for requests.
+    """Return the path or address at which the link process listens for requests.
 
     In a container, first add the addresses of all routes to the network interfaces. Raises MachineError if an address
-    cannot be added, or if the control socket has no usable path.
+    cannot be added, or if no path can be used for the control socket.
     """
     file = directory / CONTROL_FILE
     if not file.exists():

@@ -24,10 +24,10 @@ _REDIAL_EVERY_S = 0.02
 
 
 class Connection:
-    """Passes bytes in both directions between the node or client that connects and the node of another region.
+    """A connection through the link process, which passes bytes between its two ends, in both directions.
 
-    The node or client that connects is called the viewer, and the other node the target. The socket to the target is
-    opened when the emulated SYN arrives there.
+    The viewer is the node or client that connects. The target is the node of another region to which it connects. The
+    socket to the target is opened when the emulated SYN arrives there.
     """
 
     def __init__(

@@ -112,7 +112,7 @@ class Control:
 
 
 class _Session:
-    """A connection to the control socket. Its requests are answered one after the other."""
+    """A client's connection to the control socket. Its requests are answered one after the other."""
 
     def __init__(self, peer: socket.socket, answer: Callable[[bytes], dict[str, Any]], poller: Poller) -> None:
         self._peer, self._answer, self._poller = peer, answer, poller

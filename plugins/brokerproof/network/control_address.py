@@ -1,8 +1,8 @@
-"""The location of a link process's control socket: a path on this machine, or an address with a secret.
+"""The control socket at which a link process gets requests: a path on this machine, or an address with a secret.
 
-A link process on this machine has a unix socket, which only the user who started it may open. A link process in a
-container has an address that other programs can reach too. So every request to this address must contain a secret,
-which the run and the process share.
+On this machine, it is a unix socket, which only the user who started the link process may open. In a container, it is
+an address that other programs can reach too. So each request to this address must contain a secret, which only the run
+and the link process know.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class AddressOfControl(FrozenModel):
 
 
 def choose_path(directory: Path) -> PathOfControl:
-    """Return the path of the control socket of the link process whose directory is `directory`.
+    """Return a path for the control socket of the link process whose directory is `directory`.
 
-    The socket is in the directory itself. If that path is too long for a unix socket, the socket is in a private
-    directory of this user below the system's temporary directory. Raises MachineError if neither path can be used.
+    The path is in that directory. If it would be too long for a unix socket, it is in a private directory of this user
+    below the system's temporary directory. Raises MachineError if neither path can be used.
     """
     path = directory / "control.sock"
     if len(os.fsencode(path)) <= _LONGEST_PATH:

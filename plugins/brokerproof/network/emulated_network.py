@@ -38,7 +38,7 @@ class State(FrozenModel):
 
 
 class PairMetrics(FrozenModel):
-    """Traffic from one region to another.
+    """The traffic from one region to another.
 
     `bytes`, `opened` and `refused` count since the start of the link process. `held_bytes` and `open` are current.
     `added` is the delay, beyond the configured one, of the chunks that arrived since the previous request for metrics.
@@ -127,8 +127,8 @@ class EmulatedNetwork:
     def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
         """Close every connection between one of the senders and one of the receivers with a RST.
 
-        Both ends of a connection get the RST at once, without delay and even across a cut. Raises InputError if no
-        route lies between the senders and the receivers, or if `id` is the id of a condition in force.
+        Both ends get the RST at once, even across a cut. Raises InputError if no route lies between the senders and the
+        receivers, or if `id` is the id of a condition in force.
         """
         if id in self._conditions:
             raise InputError(f"condition `{id}` is in force", remedy="choose another id")

@@ -36,10 +36,10 @@ _TRAFFIC = (
 
 
 class LinkClient:
-    """The network between a run's regions, which faults act on. Each method sends a request to the link process.
+    """Sends requests to a run's link process, which emulates the network between regions. Faults use it.
 
-    A method raises InputError if its request is invalid, and NodeError if the link process does not answer. A runtime
-    that emulates links in another way offers an object with the same methods.
+    Each method raises InputError if its request is invalid, and NodeError if the link process does not answer. A
+    runtime that emulates links in another way offers an object with the same methods.
     """
 
     def __init__(self, nodes: Path) -> None:
@@ -146,10 +146,10 @@ def record_link_process(nodes: Path, pid: int, control: PathOfControl | AddressO
 
 
 def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
-    """Start the link process of a run, in a session of its own, and wait until all its listeners are bound.
+    """Start a run's link process in a session of its own, and wait until it listens for all routes.
 
-    The process goes on after the calling process ends. Raises MachineError if an address is taken, NodeError if the
-    link process runs already or does not start.
+    `nodes` is the directory with the files of the run's nodes. The link process outlives the calling process. Raises
+    MachineError if an address is taken, and NodeError if the link process already runs or does not start.
     """
     nodes = nodes.absolute()
     directory = nodes / NAME
@@ -173,8 +173,8 @@ def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
 def sample_links(network: LinkClient) -> list[Sample]:
     """Return samples of the traffic between regions, of the delay added by the link process, and of its CPU time.
 
-    The metrics `added_…_ms` are the delay beyond the configured one. They are left out if no chunk was timed since the
-    last call. Each call begins a new interval of measurement, so only one process may call this function.
+    The metrics `added_…_ms` are how much later than configured chunks were passed on. They are missing if no chunk was
+    timed since the last call. Each call begins a new interval, so only one process may call this function.
     """
     metrics = network.metrics()
     values: dict[tuple[str, str], float] = {

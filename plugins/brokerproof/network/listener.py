@@ -27,12 +27,11 @@ _TRY_AGAIN_S = 0.1
 
 
 class Listener:
-    """Accepts connections from one node or client. While the route is cut, every SYN is dropped, as on a dead wire.
+    """Accepts the connections of one route on one port. While the route is cut, it drops every SYN, as on a dead wire.
 
-    A socket filter drops the SYNs, which needs no privilege. Measured: the filter lets no connection in, while a
-    backlog of 0 would still let one in (Linux counts to one more than the backlog). The connecting kernel repeats a
-    dropped SYN 1, 2, 3, 4, 5, 7, 11 s … after the first SYN. The connection succeeds with the first SYN after the
-    filter is removed.
+    A socket filter drops the SYNs, which needs no privilege. A backlog of 0 would still let one connection in. The
+    connecting kernel repeats a dropped SYN 1, 2, 3, 4, 5, 7, 11 s … after the first one. The connection succeeds with
+    the first SYN after the filter is removed.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One direction of one connection: bytes are read from one socket and written to the other when they are due."""
+"""One direction of a connection through the link process. Bytes are read from one socket, and written to another."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class End:
 
 
 class Pipe:
-    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of a direction of a route.
+    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of one direction of a route.
 
-    An item is a chunk of bytes, or the ending of the source. It first waits for a rate limiter if the direction has one
-    (`take_turn`), and then until it is due. When the ending was passed to the sink, the callback `on_end` gets the
-    ending. If the sink is gone, `on_end` gets RST instead.
+    A chunk of bytes first waits for its turn at a rate limiter if the direction has one, and then until it is due. The
+    ending of the source, FIN or RST, follows in the same way. Then the callback `on_end` gets the ending, or RST if the
+    sink is gone.
     """
 
     source: End
@@ -116,7 +116,7 @@ class Pipe:
         self._chunks = 0
 
     def open(self, at: float) -> None:
-        """Begin to read the source. The delay of the first bytes begins at the monotonic time `at`, or later."""
+        """Begin to read the source. The delay of the first bytes begins at `at` (monotonic seconds) or later."""
         self._open, self._opens_at = True, at
         self._update_reading()
 
@@ -148,7 +148,7 @@ class Pipe:
             self._enter(bytes(_VIEW[sent:size]), size - sent)
 
     def end(self, ending: Ending) -> None:
-        """Send `ending` after all bytes of the source."""
+        """Send `ending` (FIN or RST) to the sink after all bytes of the source."""
         self._ended = True
         self._update_reading()
         if self._dead:
@@ -339,15 +339,15 @@ class Pipe:
         sink.incoming.end_by_reset()
 
     def end_by_reset(self) -> None:
-        """End this direction by RST, because the opposite pipe's write has shown that the source's peer is gone.
+        """End this direction by RST, because the opposite pipe found at a write that this pipe's source is gone.
 
-        If this pipe still reads the source, do nothing, because the next read ends the direction by RST too.
+        If this pipe still reads the source, do nothing, because its next read ends the direction by RST too.
         """
         if self._ended or self._dead:
             self.end(Ending.RST)
 
     def _update_reading(self) -> None:
-        """Watch the source for bytes, unless the pipe is full or dead, its direction is cut, or the source ended."""
+        """Watch the source for bytes only if the pipe has room, is not cut, and neither source nor sink has ended."""
         if not self._open:
             return
         if self._full:

@@ -1,7 +1,8 @@
-"""The plan that a link process starts with, and the conditions that faults add to it for a while.
+"""The plan with which a link process starts, and the conditions (disturbances) that faults add to it for a while.
 
-The plan has routes and shapes. A route leads a node or client (the viewer) through the link process to a node of
-another region (the target). A shape is the delay, jitter and bandwidth from one region to another.
+The plan has routes and shapes. A route leads through the link process, from a viewer to a target. The viewer is a node,
+or the clients or serving nodes (such as brokers) of a region. The target is a node of another region. A shape is the
+delay, jitter and bandwidth from one region to another.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Plan(FrozenModel):
 class Condition(LinkQuality):
     """A disturbance of the traffic between nodes, in force until it is removed by its id.
 
-    Conditions act in addition to the shape of the same traffic: delays and jitters are summed, and the smallest
+    Its delay and jitter are added to those of the link between the regions and of other conditions. The smallest
     bandwidth counts. One condition with a cut stops the traffic.
     """
 

@@ -1,7 +1,7 @@
-"""One direction of a route: its cut, delay and jitter, its rate limiters, and the meter of its traffic.
+"""One direction of a route through the link process: its cut, delay, jitter, rate limiters, and meter of its traffic.
 
-All connections of a route share one `RouteDirection` for each direction. All routes from one region to another share
-the rate limiters and the meter. The meter also measures the delay that the emulation itself adds.
+All connections of a route share one `RouteDirection` per direction. All routes from one region to another share the
+rate limiters and the meter. The meter also measures the delay that the emulation itself adds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AHEAD_S = 0.002
 class RouteDirection:
     """The cut, delay, jitter, rate limiters and meter of the traffic from `sender` to `receiver`.
 
-    Each of the two is a node or a place, such as all clients of a region (see `Topology.places`).
+    Each of the two names a node, or all clients or serving nodes (such as brokers) of a region.
     """
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:

@@ -1,5 +1,6 @@
-"""All that connects Brokerproof with Airflow: DAGs, the embedded Airflow, following runs, UI pages, notifications.
+"""Connects Brokerproof with Airflow: DAGs, the embedded Airflow, following runs, pages in its UI, notifications.
 
-Only the DAG files, Airflow's plugin and `commands` may import this package. It must not know a messaging system. Each
-package below says whether it may import Airflow. All these packages may use the modules `dag_run` and `steps`.
+Only the DAG files, Brokerproof's Airflow plugin and `commands` may import this package. It must not know a messaging
+system. The docstring of each subpackage says whether it may import Airflow. All subpackages may use the modules
+`dag_run` and `steps`.
 """

@@ -22,13 +22,13 @@ def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
 
 
 def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
-    """Return Brokerproof's id for a try of a DAG run. The id begins with the scenario and names the run's directory.
+    """Return the run id for one try of a DAG run. It begins with the scenario's name, and names the run's directory.
 
-    Airflow's ids contain `:` and `+`, which Hadoop's paths do not allow, so such characters are left out. If an id
-    that Airflow did not make loses characters, its digest is appended, because `a:b` and `ab` are different DAG runs.
+    `dag_run_id` is Airflow's id. Its characters that Hadoop's paths do not allow, such as `:` and `+`, are left out. If
+    a user chose this id, a digest is then appended, so that `a:b` and `ab` stay different.
 
-    When a user clears a DAG run, Airflow runs it again with a higher `try_number`. Each try has its own id and
-    directory, because no run overwrites evidence.
+    If a user clears a DAG run, Airflow repeats it with a higher `try_number`. Each try has its own id and directory, so
+    no try overwrites the evidence of another.
     """
     name = _name_dag_run(scenario, dag_run_id)
     return name if try_number == 1 else f"{name}-{try_number}"

@@ -1,4 +1,4 @@
-"""For each step of a run: its time limit, and a sentence that describes the step with the scenario's values."""
+"""The time limit of each step (a task of a run's DAG), and a sentence that says what the step does in this run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JUDGE_S = 3600
 def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
     """Return the time limit of the step's task.
 
-    The DAG run has no limit of its own, because Airflow skips the teardown of a DAG run that exceeds its limit.
+    The DAG run itself must have no limit, because Airflow skips the teardown of a DAG run that exceeds its limit.
     """
     under_load = scenario.phases.total_s + scenario.settle_s + _START_MARGIN_S
     seconds = {
@@ -38,9 +38,10 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
 
 
 def describe_step(step: str, run: Run) -> str | None:
-    """Return the first sentence of the step's log, or None for a step whose log begins with its result.
+    """Return a sentence that says what the step will do in this run; None if there is no sentence for the step.
 
-    Raises RunError if run.json is missing or damaged, and InputError if its scenario cannot be used.
+    The sentence contains values of the scenario and topology in the run's run.json. Raises RunError if this file is
+    missing or damaged, and InputError if its scenario cannot be used.
     """
     scenario, topology = run.scenario, run.topology
     workload, clusters = scenario.workload, join_names(topology.clusters)

@@ -1,7 +1,6 @@
 """A badge for a README or a wiki, with the result of one run or of all scenarios' last runs.
 
-The badge is an SVG that needs no other file. The colour shows whether the result is as expected. The words also show
-this, for people who see no colours.
+The badge is an SVG that needs no other file. Its colour and its words both show whether the result is as expected.
 """
 
 from __future__ import annotations

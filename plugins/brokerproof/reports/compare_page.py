@@ -29,7 +29,7 @@ def render_comparison(difference: RunDifference, page: Page) -> str:
 
 
 def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "") -> str:
-    """Return the page with the form that chooses two runs. `chosen` is the `run_id` of the first run, or empty."""
+    """Return the HTML page for choosing two runs to compare. `chosen` is the id of the first run, or empty."""
     runs = [(trend.scenario, list(reversed(trend.runs))) for trend in trends]
     choices = [str(choice) for choice in GroupBy]
     return render("compare_choice.html.j2", page, {"runs": runs, "chosen": chosen, "group_choices": choices})
@@ -69,7 +69,10 @@ def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any
 
 
 def render_groups(scenario: str, by: GroupBy, groups: Sequence[RunGroup], page: Page) -> str:
-    """Return the page of the groups of a scenario's runs as HTML. The first of `groups` is the largest."""
+    """Return the HTML page that compares a scenario's runs in groups. Runs of a group are equal in `by` (a version …).
+
+    The first of `groups` has the most runs, and the other groups are compared with it.
+    """
     shown = groups[:MOST_COLUMNS]
     return render(
         "groups.html.j2",

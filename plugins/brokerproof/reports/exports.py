@@ -106,7 +106,7 @@ def render_run_file(run: Run) -> str:
 
 
 def write_run_file(run: Run) -> str:
-    """Write the run's page into the run's directory, and a picture of the publish latencies if the outcome has them.
+    """Write the run's page, and a picture of the publish latencies if there are any, into the run's directory.
 
     Return the path of the page. Raises RunError or InputError if the run's run.json cannot be used, and MachineError if
     a file cannot be written.
@@ -128,10 +128,10 @@ EXPORTS: Mapping[str, Callable[[Run], str]] = {
 
 
 def write_exports(run: Run, directory: str) -> dict[str, str]:
-    """Write all files of `EXPORTS` into a directory, which is any fsspec location. Return {file name: location}.
+    """Write all files of `EXPORTS` about a run into a directory. Return {file name: location}.
 
-    All texts are made before the first file is written. Raises RunError or InputError if the run's run.json cannot be
-    used, and MachineError if a file cannot be written.
+    `directory` is any path or URL that fsspec knows. Raises RunError or InputError, before a file is written, if the
+    run's run.json cannot be used. Raises MachineError if a file cannot be written.
     """
     texts = {name: render(run) for name, render in EXPORTS.items()}
     locations = {name: f"{directory.rstrip('/')}/{name}" for name in texts}

@@ -30,10 +30,10 @@ _PLAIN = ("run_id", "scenario", "topology", "runtime", "system", "system_version
 
 
 def print_history(history: History, scenarios: Sequence[str], limit: int, console: Console) -> None:
-    """Print the last runs of `scenarios` (of all if empty), newest first, then the reasons why a run got worse.
+    """Print a table of the last runs of `scenarios` (of all if empty), newest first, and then each run's regressions.
 
-    RTO, RPO and the longest gap in acks are those of the run's worst fault. If the runs of the given scenarios have
-    different settings, the last line names the command that compares them.
+    A regression is a result that is worse than those of earlier runs. RTO, RPO and the longest gap in acks are those of
+    the run's worst fault. If the runs have different settings, the last line names the command that compares them.
     """
     runs = history.list_runs(scenarios, limit)
     if not runs:
@@ -119,7 +119,7 @@ def _format_worse(comparison: RunComparison) -> Text:
 
 
 def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Console, *, newest: bool) -> None:
-    """Print a run's regressions, also suspected ones, and the reason if its outcome is not the expected one.
+    """Print a run's certain and suspected regressions, and the reason if its result is not the expected one.
 
     For the newest run, also print the notes, such as why a metric was not compared.
     """
@@ -137,7 +137,7 @@ def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Cons
 
 
 def _format_lost(run: RecordedRun) -> str:
-    """Return the number of illegal losses and, in a second line, the number of legal losses if there are any."""
+    """Return the number of losses that break the guarantee and, in a second line, of those that it allows, if any."""
     allowed = run.count_anomaly("lost", legal=True)
     return format_value(run.count_anomaly("lost", legal=False)) + (f"\n+{allowed:,}" if allowed else "")
 

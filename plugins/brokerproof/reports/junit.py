@@ -1,15 +1,14 @@
-"""A run as JUnit XML, for programs that gate a build.
+"""A run as JUnit XML, by which a CI server lets a build pass or fail.
 
-The file has a test suite for each suite of expectations, with a test case for each expectation. One more suite, `run`,
-has the case `verdict`. The file is green if and only if the run is as its scenario expects:
+Each suite of expectations is a test suite, and each expectation a test case. One more suite, `run`, has the case
+`verdict`. The file has a failure or an error if and only if the run is not as its scenario expects:
 
-- In a run that is as expected, an expectation that did not hold is `skipped` with its reason: some scenarios have to
-  fail.
-- In any other run, such an expectation is a `failure` if the evidence proves it wrong, and an `error` if the evidence
-  is not enough. The case `verdict` is then also a `failure` or an `error`.
-- An expectation that does not apply to the messaging system is `skipped`.
+- If the run is as expected, an expectation that did not hold is `skipped`, because some scenarios have to fail.
+- If it is not, such an expectation is a `failure` if the evidence proves it wrong, and an `error` if the evidence is
+  not enough. The case `verdict` is also a `failure` or an `error`.
+- An expectation that does not apply to the messaging system is always `skipped`.
 
-The elements are those of Jenkins' schema `junit-10`, which other programs also read.
+The elements are those of Jenkins' schema `junit-10`.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ class _Case:
 
 
 def render_junit(run: Run) -> str:
-    """Return the run as the text of an XML file.
+    """Return the JUnit XML of a run as text.
 
-    A run that was not judged has only the case `verdict`, with the reason. Raises RunError or InputError if its
-    run.json cannot be used.
+    If the run was not judged, the only case is `verdict`, with the reason. Raises RunError or InputError if run.json
+    cannot be used.
     """
     outcome = compose_outcome(run)
     suites = [("run", [_make_verdict_case(outcome)])]
@@ -121,10 +120,10 @@ def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
 
 
 def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
-    """Yield the reasons why an expectation did not hold: a sentence for each measured value, with its bound.
+    """Yield the reasons why an expectation did not hold.
 
-    If no value was measured, yield how many rows violate the expectation or are undecided, and then samples of these
-    rows. If the expectation is not applicable, yield only the reason.
+    If it is about a metric, each reason is a measured value with its bound. Otherwise, the first reason is the number
+    of rows that violate it or are undecided, and samples of these rows follow as JSON.
     """
     samples = check.samples[:MOST_SAMPLES]
     if check.verdict is Verdict.NOT_APPLICABLE:

@@ -1,7 +1,7 @@
 """The last run of every scenario as metrics for Prometheus.
 
-A value that a run did not count or could not measure has no sample, because any number would be false. Each possible
-verdict has a sample: 1 for the run's verdict and 0 for the others, so that an alert sees a change.
+A value that was not counted or measured is not exported, because any number would be false. The metric of the verdict
+has a sample for each possible verdict: 1 for the run's verdict, and 0 for the others.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ PICTURE = "publish_latency.svg"
 
 
 def draw_picture(latencies: LatenciesByTime, title: str) -> str:
-    """Return an SVG with a group of bars for each fault or phase. A group has one bar for each cluster.
+    """Return a bar chart as SVG: a group of bars for each fault or phase, with one bar for each cluster.
 
-    A bar ends at the median, and a line goes from there to the 99th percentile. A median that was not measured has no
-    bar. Equal latencies and titles give an equal file.
+    A bar ends at the median latency, and a line goes from there to the 99th percentile. A cluster without a measured
+    median has no bar. Equal arguments give an equal file.
     """
     import matplotlib
 

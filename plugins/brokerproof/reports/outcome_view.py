@@ -19,8 +19,8 @@ from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts,
 def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
     """Print the verdict, the story, the counts, the measurements, and the paths of the run's directory and report.
 
-    The reasons for the verdict are printed too, unless the run passed as expected and has a story. A BriefOutcome has
-    only the verdict, the reasons and the directory. `problems` is {failed Airflow task: a sentence about it}.
+    The story tells of faults and messages. If the run passed as expected, it replaces the reasons for the verdict. A
+    BriefOutcome has only verdict, reasons and directory. `problems` is {failed Airflow task: a sentence about it}.
     """
 
     def line(text: str | Text, style: str = "") -> None:

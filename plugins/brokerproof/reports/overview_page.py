@@ -1,7 +1,7 @@
 """The pages about several scenarios: the overview, one campaign, and all campaigns.
 
-The overview has every scenario with its last verdicts and a chart of its trends. The page of a campaign, which is a
-series of scenarios that run one after the other, has a headline and a row for each scenario.
+The overview has the last verdicts of each scenario and a chart of its trends. A campaign is a series of scenarios that
+run one after the other. Its page has a headline and a row for each scenario.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _TEMPLATE = {
 def render_overview(
     trends: Sequence[ScenarioTrend], page: Page, chosen: Mapping[str, str], *, scenario: str = ""
 ) -> str:
-    """Return the overview as HTML.
+    """Return the overview of scenarios as HTML.
 
-    `chosen` has the value of each active filter, by its name in FILTERS. If the page shows only one scenario,
-    `scenario` is its name.
+    `chosen` is {name of an active filter in FILTERS: its value}. `scenario` is given if the page is about only one
+    scenario.
     """
     shown = [trend for trend in trends if _is_chosen(trend, chosen)]
     last = [trend.runs[-1] for trend in shown if trend.runs]

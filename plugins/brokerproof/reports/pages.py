@@ -1,7 +1,7 @@
-"""Renders pages as HTML from the templates in templates/.
+"""Renders HTML pages from the templates in templates/.
 
-A served page loads its styles and scripts from the same server. An inline page is one file that contains them. Neither
-loads anything from another host.
+A served page loads its styles and scripts from the server that sent it. An inline page is one file that contains them.
+Neither loads anything from another host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOISE_WORDS = {True: "more than noise", False: "within noise", None: "not known"
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """How a page is shown. `root` is the relative path from the page to the overview, such as `../../`."""
+    """How one HTML page is shown. `root` is the relative path from the page to the overview, such as `../../`."""
 
     root: str = ""
     # Whether the page is one file that contains its styles and scripts.

@@ -1,4 +1,4 @@
-"""The page of one run, and the page of one of its tables, which shows the first rows and the files for download."""
+"""The HTML pages of one run and of each of its tables. The page of a table has its first rows and its files."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def render_run_page(
 ) -> str:
     """Return the page of a run as HTML.
 
-    `links` are related pages and `logs` are the logs of the run's Airflow tasks, each as (text, address). `worse` has
-    the history's sentence about each regression of the run, and `suspected` about each suspected regression.
+    `links` to related pages, and `logs` of the run's Airflow tasks, are (text, address). `worse` and `suspected` are
+    the history's sentences about confirmed and about suspected regressions of the run.
     """
     values = _list_values(report) | {"links": links, "logs": logs, "worse": worse, "suspected": suspected}
     return render("run.html.j2", page, values)
@@ -106,7 +106,7 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of the recovery from one fault. Each part ends at a milestone of `_MILESTONES` that was measured.
+    """Yield the parts of the recovery from one fault. Each ends at a measured milestone, such as the first ack.
 
     The first part begins at the injection. `start` and `length` of a part are percentages of the time from the
     injection to the last milestone.
@@ -182,7 +182,7 @@ def _list_anomalies(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _read_samples(report: RunReport) -> list[dict[str, Any]]:
-    """Return some rows of the table `anomalies`, or one row with the reason if the table cannot be read.
+    """Return samples of the run's anomalies, or one row with the reason if they cannot be read.
 
     If the run was not judged, the result is empty.
     """
@@ -226,7 +226,7 @@ def read_raw_table(run: Run, table: str) -> RawTable:
 
 
 def open_table_file(run: Run, table: str, name: str) -> Iterator[bytes]:
-    """Return one file of a table, as an iterator of blocks. Raises InputError if the table has no such file."""
+    """Return the content of a table's file, as blocks of bytes. Raises InputError if there is no such table or file."""
     names = [found for found, _ in _list_parts(run, table)]
     if name not in names:
         raise InputError(

@@ -23,10 +23,9 @@ NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationRow:
-    """One expectation of a suite. `values` has each measurement of the metric that the expectation checks.
+    """One expectation of a suite, with its result. `values` has the measurements of the metric that it checks, if any.
 
-    A measurement is (subject, value with unit, bounds in words, result of `is_within`). A subject is, for example, a
-    fault. If the expectation checks no metric, `values` is empty.
+    A measurement is (subject, such as a fault; value with unit; bounds in words; result of `is_within`).
     """
 
     suite: str

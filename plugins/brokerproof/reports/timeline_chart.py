@@ -1,8 +1,7 @@
 """Draws the timeline of a run as one Plotly figure: a row for each series, and faults as bands over all rows.
 
-A figure is a dictionary in Plotly's JSON schema. Plotly's script draws it in the browser, and places the rows by the
-layout's `grid`. The classes of the package plotly can make this figure too, but rendering a page then takes 5 to
-9 times the time.
+The figure is a dictionary in Plotly's JSON schema, which Plotly's script draws in the browser. The classes of the
+package plotly are not used, because rendering a page then takes 5 to 9 times the time.
 """
 
 from __future__ import annotations
@@ -165,10 +164,10 @@ def _scale(values: Iterable[float | int | None], factor: float) -> list[float | 
 def _make_row(
     title: str, unit: str, times: Sequence[float], curves: _Curves, *, logarithmic: bool = False, filled: bool = False
 ) -> ChartRow:
-    """Return a row of `curves`, which are (name, one value for each step), all on one axis.
+    """Return a row of the timeline. Its `curves` are (name, one value for each of `times`) and share an axis.
 
-    If there are 2 to `_MOST_NAMES` curves, their names follow the title in the curves' colours. If `filled` and there
-    is only one curve, the area below it is filled; this is for counts.
+    The names of 2 to `_MOST_NAMES` curves follow the title in the curves' colours. If `filled`, the area below a single
+    curve is filled; this is for counts.
     """
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(curves))]
     names = [
@@ -197,9 +196,9 @@ def _make_row(
 
 
 def _list_owner_rows(series: RunSeries) -> Iterator[ChartRow]:
-    """Yield the row of topic owners, if an owner is known. It has a line for each span between two changes of owner.
+    """Yield a row that shows which node (owner) served each topic; no row if owners were not sampled.
 
-    If there are several topics, each topic has a lane of its own. If there is only one, each of its owners has a lane.
+    A line is a span between two changes of owner. Of several topics, each has a lane. Of one topic, each owner has one.
     """
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
@@ -260,11 +259,11 @@ def _count_common(topics: Iterable[str]) -> int:
 def _make_shapes(
     faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]], end_ms: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield for each fault a band from injection to healing, a band from healing to recovery, and a line.
+    """Yield the shapes of each injected fault: two bands, a line and a bar.
 
-    The line marks the time at which the fault took effect or, if this is not known, was injected. A fault that only
-    helps another fault's recovery has no band from injection to healing. A fault with an RTO above 0 also has a bar
-    above the rows, from its injection to the end of its last interruption.
+    The bands last from injection to healing and from healing to recovery. A fault that only helps another fault's
+    recovery lacks the first. The line marks the time at which the fault took effect or, if this is not known, was
+    injected. The bar, above the rows, shows an RTO above 0.
     """
     for fault in faults:
         course = fault.course

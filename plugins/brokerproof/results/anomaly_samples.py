@@ -12,10 +12,9 @@ from brokerproof.run.table_rows import iterate_rows
 
 
 def read_anomaly_samples(run: Run, counts: Counts, limit: int) -> list[dict[str, Any]]:
-    """Return at most `limit` rows of the run's table `anomalies`, the illegal ones first.
+    """Return at most `limit` rows of the run's table `anomalies`, first those that its scenario does not allow.
 
-    Each kind of anomaly that `counts` contains gets an equal share of the limit. Raises RunError if the table is
-    damaged.
+    The kinds of anomalies that were counted share the limit equally. Raises RunError if the table is damaged.
     """
     kinds = [
         (anomaly, legal)

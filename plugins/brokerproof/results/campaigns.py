@@ -1,6 +1,6 @@
 """The campaigns in the history. A campaign is a series of runs that one run of the DAG `campaign` started.
 
-The ids of these runs contain the time at which the campaign was planned, so campaigns need no table of their own.
+The ids of these runs contain the time at which the campaign was planned. So the history has no table of campaigns.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Which runs of a scenario can be compared: the parameters that must be equal, and their digest.
+"""Which runs of a scenario are comparable: the parameters that must be equal, and a digest of them.
 
-Two runs are comparable if these parameters are equal:
+These parameters decide the load, how much a fault takes away, and how fast everything is, so they must be equal:
 
 - scenario, messaging system and runtime
-- the machine's processor architecture and number of processors: all nodes use them, so they affect every time
-- topology: nodes, placement, quorums and policies decide how much a fault takes away
-- workload: rate, size, keys, clients and subscriptions decide the load and how clients behave under failure
+- the machine's processor architecture and number of processors
+- topology: nodes, placement, quorums and policies
+- workload: rate, size, keys, clients and subscriptions
 - phases, faults, system settings, longest settling time, expected topic owner, and the time after which a message is
   late
 
-Versions may differ: a comparison is meant to find upgrades that make a run worse, and it names the changed versions.
-Guarantee, bounds and expectations may differ because they only judge; titles and tags, because they only describe.
+Versions may differ: a comparison is meant to find upgrades that make a run worse. Guarantee, bounds and expectations
+may differ because they only judge; titles and tags, because they only describe.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _TOPOLOGY_FIELDS = ("system", "clusters", "shared_metadata", "links", "settings"
 
 
 def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters (`scenario`, `topology`, `machine`) that must be equal in comparable runs.
+    """Return the parts of a run's `scenario`, `topology` and `machine` that must be equal in comparable runs.
 
-    Fields that are null, false or empty are left out. So a run that is older than a new field stays comparable with
-    later runs. The new field must therefore mean the earlier behaviour if it is null, false or empty.
+    Fields that are null, false or empty are left out, so that runs from before a field was added stay comparable. In a
+    new field, such a value must therefore mean the earlier behaviour.
     """
     scenario, topology = parameters["scenario"], parameters["topology"]
     return {

@@ -13,10 +13,10 @@ from brokerproof.run.records import StepSeconds, read_record, record_keys
 
 
 def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
-    """Return seconds: `total` from the trigger to the verdict, the planned `phases`, and `overhead`, their difference.
+    """Return how many seconds a run took: `total` from its trigger to its verdict, and the times of its parts.
 
-    `total` and `overhead` are None if no step ended. `steps` has the seconds of each step, None if the step's record
-    cannot be read. `judging` has the seconds of each part of judging.
+    `phases` is the planned time, and `overhead` is `total` less `phases`. `total` and `overhead` are None if no step of
+    the DAG ended. `steps` has the time of each step, None if its record cannot be read.
     """
     end = find_verdict_time(run)
     total = round((end - read_trigger_time(run)).total_seconds(), 3) if end else None
@@ -63,10 +63,7 @@ def _read_first_total_s(run: Run) -> float | None:
 
 
 def _read_step_times(run: Run) -> dict[str, tuple[int | None, int | None]]:
-    """Return (start, end) of each step in microseconds, in the order of the starts.
-
-    Both are None if the step's record cannot be read.
-    """
+    """Return {step: (start, end)} in microseconds, sorted by start. Both are None if the step's record is damaged."""
     times: dict[str, tuple[int | None, int | None]] = {}
     for step in record_keys(run, StepSeconds):
         try:

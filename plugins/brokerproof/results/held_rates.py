@@ -1,8 +1,8 @@
 """The warning that a scenario's message rate is too high for this machine, based on the runs of the last 30 days.
 
-A run held its rate if at least `HELD_SHARE` of the messages of the steady phase were acknowledged. A run missed its
-rate if fewer messages were acknowledged, or if the load never became steady. Runs with another topology or on another
-machine are ignored. A missed rate is ignored if the run's messages were larger than the scenario's.
+A run held its rate if at least `HELD_SHARE` of the messages of the steady phase were acknowledged. It missed its rate
+if fewer were acknowledged, or if the load never became steady. Only runs of the same topology on the same machine
+count. A miss counts only if the run's messages were not larger than the scenario's.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, flo
 def list_rate_warnings(
     scenario: Scenario, runs: Sequence[tuple[RecordedRun, float | None]], *, machine: Mapping[str, Any] | None = None
 ) -> list[RunWarning]:
-    """Return at most one warning: that `workload.rate` is too high for `machine` (None for this machine).
+    """Return one warning if `workload.rate` is too high for `machine` (None for this machine), else an empty list.
 
-    The warning is returned if a run missed the scenario's rate or a lower one, and no run held the scenario's rate or
-    more. `runs` are the result of `read_held_shares`. A rate is the total over all clusters that producers publish to.
+    The rate is too high if a run missed it or a lower rate, and no run held it or a higher rate. `runs` come from
+    `read_held_shares`. A rate is the total over all clusters that producers publish to.
     """
     machine = machine or describe_machine()
     rate = int(scenario.workload.target_rate)

@@ -61,9 +61,9 @@ _PLACE_COLUMNS = (
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
     """Open the history and migrate its database to the newest schema. Several processes may call this at once.
 
-    The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else SQLite in
-    `$BROKERPROOF_VAR`/history.db. Raises HistoryError if the database cannot be used, or if a version of Brokerproof
-    with another schema made it.
+    The database is the first that is given: `url`, `$BROKERPROOF_DATABASE_URL`, the SQLite file `path`, or the SQLite
+    file `$BROKERPROOF_VAR`/history.db. Raises HistoryError if the database cannot be used, or if another version of
+    Brokerproof made it with a schema unknown to this one.
     """
     database = _find_database(url, path)
     with translate_database_errors(database):
@@ -120,7 +120,7 @@ class RunPlace:
 
 
 class History:
-    """An open history. Each call opens its own connection, so forked processes and several threads may share it."""
+    """An open history. Forked processes and threads may share it, because each method opens its own connection."""
 
     def __init__(self, engine: Engine, *, samples: int = 50) -> None:
         self._engine = engine
@@ -144,10 +144,10 @@ class History:
         return describe_url(self._engine.url)
 
     def record(self, run: Run) -> RecordedRun:
-        """Write the result of a run in one transaction. An earlier result of the same run is replaced.
+        """Write the results of a run, in place of its earlier results, and return them.
 
-        If evidence other than run.json is missing or damaged, the result is written without it. Raises RunError or
-        InputError if run.json cannot be used, and HistoryError if the history cannot be written.
+        Evidence other than run.json that is missing or damaged is left out. Raises RunError or InputError if run.json
+        cannot be used, and HistoryError if the history cannot be written.
         """
         row = make_history_rows(run, self._samples)
         if row.tables_deleted_at is not None and (before := self.find_run(row.run_id)) is not None:
@@ -180,8 +180,7 @@ class History:
     def record_deletion(self, run_id: str, directory: str, part: DeletedPart, *, at: datetime, why: str) -> None:
         """Record that the tables or the directory of a run are deleted.
 
-        The call has no effect if the history has no such run. The call also has no effect if the history names another
-        directory for the run, and this other directory still holds the run.
+        Nothing is recorded if the history does not have the run, or has it with another directory that still holds it.
         Raises HistoryError if the history cannot be written.
         """
         recorded = self.find_run_place(run_id)
@@ -339,7 +338,7 @@ class History:
         return compare_two_runs(a, b, earlier)
 
     def group(self, scenarios: Sequence[str], by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
-        """Return the last `limit` runs of `scenarios` in groups. The largest group of the first scenario comes first.
+        """Return the last `limit` runs of `scenarios` in groups; the largest group of the first scenario comes first.
 
         Raises InputError if several scenarios are grouped by anything but settings, or if the regression rule in the
         parameters of the newest run cannot be used.

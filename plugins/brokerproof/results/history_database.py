@@ -79,11 +79,10 @@ def make_engine(url: URL) -> Engine:
 
 
 def make_reading_engine(engine: Engine) -> Engine:
-    """Return the engine for transactions that only read. All queries of such a transaction see the same state.
+    """Return an engine for transactions that only read. All queries of such a transaction see the same state.
 
-    A run is read with several queries. By default, each query in PostgreSQL sees all earlier commits. If another
-    process records the run again meanwhile, a reader could see the run without its checks. In SQLite and MySQL, a
-    transaction sees one state by default.
+    By default, each query in PostgreSQL sees what was committed before it. If a run is recorded again between two
+    queries, a reader could then see it without its checks.
     """
     if engine.dialect.name != "postgresql":
         return engine
@@ -91,10 +90,9 @@ def make_reading_engine(engine: Engine) -> Engine:
 
 
 def lock_for_writing(connection: Connection) -> None:
-    """Make this transaction wait until no other transaction of Brokerproof writes.
+    """Make this transaction wait until no other transaction of Brokerproof writes to the same PostgreSQL database.
 
-    Without this lock, PostgreSQL lets two processes delete and insert the same run at once, and one of them fails.
-    SQLite never has more than one writer.
+    Without this lock, two processes can delete and insert the same run at once, and one of them fails.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})

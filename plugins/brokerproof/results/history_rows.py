@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 def make_history_rows(run: Run, samples: int) -> RecordedRun:
     """Return a run's row with its child rows: checks, measurements, anomaly counts and at most `samples` anomalies.
 
-    Raises RunError or InputError if the run's run.json cannot be used. If other evidence is missing or damaged, the
-    rows are made without it.
+    Evidence other than run.json that is missing or damaged is left out. Raises RunError or InputError if run.json
+    cannot be used.
     """
     scenario, topology = run.scenario, run.topology
     outcome = compose_outcome(run)
@@ -115,7 +115,7 @@ def _make_anomaly_counts(judgement: Judgement | None) -> Iterator[AnomalyCount]:
 
 
 def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dict[str, Any]]:
-    """Return samples of the table `anomalies`; none if it cannot be read, so that the run is recorded nevertheless."""
+    """Return samples of the run's anomalies; none if they cannot be read, so that the run is recorded nevertheless."""
     if judgement is None:
         return []
     try:

@@ -127,7 +127,7 @@ class RecordedRun(Base):
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
         """Return the number of anomalies of a kind; None if the run was not judged.
 
-        If `legal` is None, legal and illegal anomalies are counted together.
+        `legal` selects those that the scenario allows (True) or does not allow (False). None selects both.
         """
         if self.messages is None:
             return None
@@ -181,7 +181,7 @@ class RecordedMeasurement(Base):
 
 
 class AnomalyCount(Base):
-    """The number of a run's legal or illegal anomalies of a kind. A kind without a row did not occur."""
+    """How often a run had a kind of anomaly, allowed by the scenario (`legal`) or not. A count of 0 has no row."""
 
     __tablename__ = "anomaly_counts"
 

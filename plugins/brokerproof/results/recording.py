@@ -17,11 +17,10 @@ log = logging.getLogger(__name__)
 
 
 def record_outcome(run: Run) -> Outcome:
-    """Record the outcome of a run, in place of an earlier record of the same run.
+    """Write the outcome of a run to the history and to the run's directory, in place of an earlier one, and return it.
 
-    The outcome is written to the history and then to the run's directory, even if the history cannot be written.
-    Raises RunError or InputError if run.json cannot be used, MachineError if the directory cannot be written, and
-    HistoryError if the history cannot be written.
+    If the history cannot be written, the outcome is still written to the directory, and HistoryError is raised. Raises
+    RunError or InputError if run.json cannot be used, and MachineError if the directory cannot be written.
     """
     outcome = compose_outcome(run)
     try:
@@ -33,10 +32,9 @@ def record_outcome(run: Run) -> Outcome:
 
 
 def record_unrecorded_runs(runs: Path) -> Iterator[Outcome]:
-    """Record each run below `runs` that has no outcome yet, for example because Airflow was stopped.
+    """Record each run below `runs` that has no outcome, for example because Airflow was stopped, and yield the outcome.
 
-    Yields the outcome of each run that it recorded. Call this only if no run is active. A run that cannot be recorded
-    is skipped with a warning in the log.
+    Call this only if no run is active. A run that cannot be recorded is skipped with a warning in the log.
     """
     for facts in sorted(runs.glob("*/run.json")):
         run = Run(str(facts.parent))

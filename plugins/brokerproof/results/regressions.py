@@ -1,15 +1,15 @@
 """Whether a run is worse than the comparable runs before it (comparability.py defines which runs are comparable).
 
-A mark is a regression, of a measurement or of the verdict. A suspicion is a regression that other runs do not confirm.
+A regression is a measurement or a verdict that got worse. If it is confirmed, it is a mark of the run, and otherwise a
+suspicion.
 
-**When a measurement is marked.** `RULE` is the rule in words. A single worse run may be a change or an outlier. So a
-mark needs `CONFIRMING` worse runs among the last `RECENT`. A run without this confirmation is only suspected. The usual
-value (a median) and its spread come from a window of earlier runs. A few bad runs in this window move neither the
-median nor the spread. After a lasting change, the marks end when more than a third of the runs in the window are newer
-than the change. So marks show when a change began.
+**Measurements.** `RULE` is the rule in words. A single worse run may be an outlier, so a mark needs `CONFIRMING` worse
+runs among the last `RECENT`. They are compared with the usual value (the median) and its spread in a window of earlier
+runs. A few bad runs in this window move neither of them. Marks end when more than a third of the window's runs are
+newer than a lasting change, because the spread then includes this change.
 
-**Which changes the rule finds** depends on the usual spread. These figures were measured on lognormal noise, with
-outliers in 3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results/test_regression_rule.py):
+**Which changes the rule finds** depends on the spread. These figures were measured on lognormal noise, with outliers in
+3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results/test_regression_rule.py):
 
 | usual spread / usual value | marks in 1,000 runs of noise | changes of `STEP` that are marked within 5, 6, 12 runs |
 |---|---|---|
@@ -19,13 +19,12 @@ outliers in 3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results
 | 0.12, as of a median latency | 0.0 to 0.15 | 3 to 5 %, 8 to 12 %, 12 to 15 % |
 | 0.25, as of a 99th percentile of the latency | 0.05 to 0.25 | under 1 %, 1 %, 1 to 2 % |
 
-So if the spread is above `LARGEST_TELLING_SPREAD` of the usual value, most changes of `STEP` are never marked. A note
-then states the smallest change that can be marked.
+If the spread is above `LARGEST_TELLING_SPREAD` of the usual value, most changes of `STEP` are never marked. A note then
+states the smallest change that can be marked.
 
-**When a verdict is marked.** Only a run with an unexpected outcome is marked. The rule compares it with one run, the
-newest comparable run before it. If the outcome of the earlier run was the expected one, the later run is marked. The
-later run is also marked if its verdict is not the expected verdict and is more severe than the earlier verdict. So a
-scenario that expects `failed` regresses if it stops failing.
+**Verdicts.** A run is as expected if it has the verdict, the anomalies and the failed suites that its scenario expects.
+Otherwise, it is compared with the newest comparable run before it. Its verdict is marked if that run was as expected.
+It is also marked if it is not the expected verdict and is more severe than that run's.
 """
 
 from __future__ import annotations
@@ -150,9 +149,9 @@ def compare_run(
 ) -> RunComparison:
     """Compare a run with the runs before it.
 
-    `baseline` are the comparable runs that passed or failed, newest first, at most `count_needed_runs`. `previous` is
-    the newest comparable run with any verdict. `incomparable` is the newest earlier run of the scenario with other
-    parameters; a note names it if there are too few comparable runs. Raises InputError if the rule in the run's
+    `baseline` are the newest comparable runs that passed or failed, newest first, at most `count_needed_runs`.
+    `previous` is the newest comparable run with any verdict. `incomparable` is the newest run of the scenario with
+    other parameters; a note names it if there are too few comparable runs. Raises InputError if the rule in the run's
     parameters cannot be used.
     """
     marks = list(_compare_verdicts(run, previous)) if previous else []

@@ -1,13 +1,12 @@
-"""The retention of runs: which tables and directories are old enough to be deleted, and their deletion.
+"""Deletes old runs: their tables of messages, or their whole directories, after the days that the settings name.
 
-The history records a deletion before the first file is deleted. So if a deletion is interrupted, the next pruning
-finishes it, even if the settings have changed. If the history cannot be written, no file is deleted. In a run's
-directory, run.json is deleted first, so that no command mistakes the rest for a run. A run without its tables keeps the
-record `TablesDeletion`, and the small tables from which reports are drawn.
+The history records a deletion before the first file is deleted, so the next pruning finishes an interrupted deletion,
+even if the settings have changed. In a run's directory, run.json is deleted first, so that no command mistakes the rest
+for a run. A run whose tables were deleted keeps the small tables from which reports are drawn.
 
-An active run is never deleted. A run counts as active if its slot is held, or if a process of this machine belongs to
-it. A run also counts as active if one of its files was written within `QUIET`: another machine may run it, or it may be
-judged again. A link, or a directory that is not a run, is never deleted, and no link is followed.
+An active run is never deleted. A run is active if it holds a slot of this machine, or if a process of this machine
+belongs to it. A run with a file that was written within `QUIET` may be active on another machine, so it stays too. A
+link, or a directory that is not a run, is never deleted, and no link is followed.
 """
 
 from __future__ import annotations
@@ -72,10 +71,10 @@ def prune_runs(
     dry_run: bool = False,
     now: Callable[[], int] = clock.now_us,
 ) -> list[Deletion | LeftRun]:
-    """Delete the tables and directories below `runs` that the settings no longer keep; with `dry_run`, only list them.
+    """Delete what the settings no longer keep of the runs below `runs`; with `dry_run`, only list it.
 
-    `now` returns microseconds since the epoch. If `history` is None, the deletions are not recorded. Raises
-    HistoryError if the history cannot record the deletion of a run; then no file of that run is deleted.
+    `now` returns microseconds since the epoch. If `history` is None, deletions are not recorded. Raises HistoryError if
+    a deletion cannot be recorded, before any file of that run is deleted.
     """
     pruner = _Pruner(settings, history, dry_run=dry_run, now_us=now())
     filesystem, root = fsspec.url_to_fs(runs)

@@ -1,10 +1,9 @@
 """Two runs side by side: different settings, different results, and which of these results differ by more than noise.
 
-Noise is estimated from the earlier runs that are comparable with one of the two (comparability.py). A number differs by
-more than noise if the difference reaches the allowed change of regressions.py. For this, the usual spread is multiplied
-by √2, because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both
-words occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` comparable earlier runs,
-`larger_than_noise` is None.
+Noise is estimated from earlier runs that are comparable with one of the two (comparability.py). Two numbers differ by
+more than noise if they differ by at least the allowed change of regressions.py. For this, the usual spread is
+multiplied by √2, because both runs have noise. Two words, such as verdicts, differ by more than noise unless both
+occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ _TEXTS = ("title", "description", "tags")
 
 
 class WordDifference(StrictModel):
-    """A word that is not the same in both runs: the verdict, a suite's verdict, or whether the outcome is as expected.
+    """A verdict, a suite's verdict, or "as expected" (yes or no) that is not the same in both runs.
 
-    `a` or `b` is None if the run has no such suite.
+    `a` or `b` is None if that run has no such suite.
     """
 
     name: str
@@ -52,8 +51,8 @@ class WordDifference(StrictModel):
 class NumberDifference(StrictModel):
     """A count or measurement that is not the same in both runs. All numbers except `relative` are in `unit`.
 
-    `a` or `b` is None if the run has no value. `difference` is `b - a`, and `relative` is `difference / |a|`, None if
-    `a` is 0. `worse` says whether b is worse, and is None if neither direction is worse. `noise` is the smallest
+    `a` or `b` is None if that run has no value. `difference` is `b - a`, and `relative` is `difference / |a|`, None if
+    `a` is 0. `worse` says whether b is worse than a; None if the metric has no worse direction. `noise` is the smallest
     difference that is more than noise, None if it is not known.
     """
 
@@ -85,10 +84,9 @@ class RunDifference(StrictModel):
 
 
 def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedRun]) -> RunDifference:
-    """Return how run b differs from run a. The noise is estimated from `earlier`, runs before the newer of the two.
+    """Return how run b differs from run a. Noise is estimated from `earlier`, runs before the newer of the two.
 
-    Earlier runs that are comparable with neither a nor b are ignored. Raises InputError if the regression rule in the
-    parameters of b cannot be used.
+    Raises InputError if the regression rule in the parameters of b cannot be used.
     """
     others = [run for run in earlier if run.run_id not in (a.run_id, b.run_id)]
     groups = [

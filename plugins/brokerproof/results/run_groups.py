@@ -1,10 +1,9 @@
 """Runs in groups by version, settings, system or runtime. Each group is compared with the first, usually the largest.
 
-Two groups differ in a measurement if their medians differ by more than noise. The standard error of a median of n runs
-is the spread of one run times √(π/2) / √n (asymptotic, for normally distributed values). The error of a difference is
-the root of the sum of both squared errors. Both errors are computed with the larger spread of the two groups. The
-difference must reach `SPREADS` times the error of the difference, the tolerance of the scenario's regression rule, and
-the smallest change that counts in the unit.
+Two groups differ in a measurement if the difference of their medians is more than noise. For this, it must reach
+`SPREADS` times its standard error, the tolerance of the scenario's regression rule, and the smallest change that counts
+in the unit. The standard error is s × √(π/2) × √(1/n + 1/m), asymptotic for normally distributed values. Here s is the
+larger spread of the two groups, and n and m are their numbers of runs.
 
 If one of the groups has fewer than `ENOUGH_TO_SUSPECT` runs, `larger_than_noise` is None. At most 1 in 100 differences
 that are only noise counts as larger. This was measured on lognormal noise with a spread of 3 to 25 % and groups of 5 to
@@ -59,7 +58,7 @@ class GroupBy(StrEnum):
 class GroupedMeasurement(StrictModel):
     """A measurement in those runs of a group that passed or failed: `n` values, with their median, least and greatest.
 
-    The fields from `difference` on compare the group with the first group. In the first group, they are not set.
+    The fields from `difference` on compare the group with the first group; in the first group, they are not set.
     `difference` is the group's median minus the first group's. `why` is the reason for `larger_than_noise`.
     """
 
@@ -77,7 +76,7 @@ class GroupedMeasurement(StrictModel):
 
 
 class RunGroup(StrictModel):
-    """The runs that have the same value of a property, such as the version. This value is the group's name.
+    """The runs with the same value of one property, such as the version. This value is the group's name.
 
     Groups by settings are named 1, 2, …; `differences` are the settings in which the group differs from group 1.
     """
@@ -98,8 +97,7 @@ def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") 
     """Return runs in groups, the largest first. If `scenario` is given, the groups of this scenario come before others.
 
     Runs of several scenarios may only be grouped by settings, because then each group has runs of one scenario. The
-    tolerances are those of the regression rule of the newest run's scenario. Raises InputError if this rule cannot be
-    used.
+    tolerances are those of the newest run's regression rule. Raises InputError if this rule cannot be used.
     """
     members: dict[str, list[RecordedRun]] = {}
     for run in runs:

@@ -1,7 +1,7 @@
 """The outcome of a run, composed from its records, with the latencies of publishing and the restarts of nodes.
 
-If a record is missing, damaged or contradicts itself, the verdict is `unknown` or more severe, and `why` gives the
-reason. So a missing record can never turn an unexpected outcome into the expected one (`met`).
+If a record is missing, damaged or contradicts itself, the verdict is `unknown` or more severe, and `why` has the
+reason. So a missing record cannot make a run count as expected (`met`).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _list_bounds(judgement: Judgement) -> dict[str, dict[str, tuple[float | None
 
 
 def _list_counts(judgement: Judgement | None) -> dict[str, Any]:
-    """Return the totals and, under `legal` and `illegal`, the count of each anomaly; all None without a judgement."""
+    """Return the totals and, as `legal` (allowed) or `illegal`, the count of each anomaly; all None if not judged."""
     names = (*TOTALS, "not_sent")
     if judgement is None:
         nothing = {str(anomaly): None for anomaly in Anomaly}
@@ -170,7 +170,7 @@ _LINK_METRICS = {"link_added_p50_ms": "p50_ms", "link_added_p99_ms": "p99_ms"}
 
 
 def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
-    """Return publish latencies in milliseconds by fault or phase, then by cluster, then by `p50_ms` or `p99_ms`.
+    """Return publish latencies in milliseconds: {fault or phase: {cluster: {`p50_ms` or `p99_ms`: value}}}.
 
     The faults are those that slow the network down, and the phases are `steady` and `recovery`. Without such a fault,
     the result is empty. The cluster is `all` if the clusters were not measured separately.
@@ -190,10 +190,10 @@ def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measure
 
 
 def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
-    """Return the milliseconds that emulated links added beyond their delay.
+    """Return the milliseconds that emulated links between regions added beyond their set delay.
 
-    The keys are fault or phase as in `collect_publish_latencies`, then direction (`REGION>OTHER`), then `p50_ms` or
-    `p99_ms`.
+    The form is {fault or phase: {direction `REGION>OTHER`: {`p50_ms` or `p99_ms`: value}}}. Faults and phases are those
+    of `collect_publish_latencies`.
     """
     times = collect_publish_latencies(scenario, ())
     latencies: LatenciesByTime = {}
@@ -205,10 +205,10 @@ def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measuremen
 
 
 def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
-    """Return the ends and restarts of each node that ended by itself, in the order of the nodes' first ends.
+    """Return how often each node ended by itself and was restarted, in the order of the nodes' first ends.
 
-    Only nodes with a service manager can be in the result. If the table `observations` cannot be read, the result is
-    empty, and judging reports the problem.
+    Nodes without a service manager, which restarts them, are not in the result. If the table `observations` cannot be
+    read, the result is empty, and judging reports the problem.
     """
     times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     rows = iterate_rows(

@@ -94,7 +94,7 @@ _WORDS = {
 
 
 def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) -> str:
-    """Return the story: the faults, their targets and times, the longest pause in acks, and the counts of messages.
+    """Return a run's story in one sentence: faults with targets and times, longest pause in acks, counts of messages.
 
     If something is not known, such as the pause in acks or whether order held, the story says so. Without a judgement,
     the story has the faults and says that the run was not judged.

@@ -1,6 +1,6 @@
 """The last runs of every scenario, with the few values that users follow from run to run.
 
-The queries read only these values, not all parameters and measurements. So a history of 10,000 runs answers at once.
+The queries read only these values, so they stay fast with 10,000 recorded runs.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ _KEYS_AT_ONCE = 900
 
 
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
-    """Return {key of a run: {name in TREND_VALUES: value}}. A metric's value is the highest over all its subjects.
+    """Return {key of a run: {name in TREND_VALUES: value}}.
 
-    The value is None if one of the subjects, such as a fault, has no value. A metric without a row is left out.
+    A metric's value is the highest over its subjects, such as faults, or None if one has no value.
     """
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement

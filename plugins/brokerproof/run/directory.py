@@ -1,14 +1,14 @@
-"""A run's directory, which holds everything about the run.
+"""A run's directory, which holds everything about the run. Steps are tasks of the run's DAG.
 
-    run.json               the facts known before the run begins; written once by `reserve`
-    state/                 the records that steps leave for each other, including proofs, see records.py
+    run.json               the facts known before the run begins; written once by the step `reserve`
+    state/                 the records that steps leave for each other, see records.py
     tables/<table>/        Parquet, see tables.py
     progress/              counters that steps and clients rewrite while they work, for people, see live_status.py
-    nodes/<node>/          pid file, configuration and log of a node of the process runtime; its data until `release`
+    nodes/<node>/          pid file, configuration and log of a node that is a process; its data until `release`
     nodes/restarts.jsonl   the ends and restarts of nodes that service managers recorded, see runtimes/restarts.py
-    monitor.json           the process that watches over the run and holds its slot
+    monitor.json           the process that watches over the run and holds its slot of the machine
     logs/                  logs of jobs and of the monitor
-    report/                report.html, Data Docs and the like
+    report/                report.html, and Data Docs: the pages of Great Expectations
 
 The directory may be at any fsspec location; nodes always live on the local disk.
 """
@@ -37,7 +37,7 @@ from brokerproof.run.tables import SCHEMAS
 
 
 class TimeAxis(StrictModel):
-    """The axis of a run's times: CLOCK_MONOTONIC of one boot, and the offset from it to the time since the epoch."""
+    """How a run measures time: CLOCK_MONOTONIC of one boot of Linux, plus an offset to the time since the epoch."""
 
     boot_id: str = Field(description="the boot, as Linux names it")
     offset_us: int = Field(description="microseconds from CLOCK_MONOTONIC to the time since the epoch")
@@ -101,7 +101,7 @@ class Run:
 
     @cached_property
     def facts(self) -> RunFacts:
-        """The content of run.json. Raises RunError if the file is missing or breaks its model."""
+        """The content of run.json. Raises RunError if the file is missing or does not fit the model RunFacts."""
         file = self.path("run.json")
         try:
             text = self.read_text("run.json")
@@ -142,8 +142,8 @@ class Run:
     def list_files(self, table: str) -> list[str]:
         """Return the sorted paths of a table's files, relative to the table's directory.
 
-        Spark's markers and unfinished files are left out. The list is empty if the table does not exist. Raises
-        RunError if the directory cannot be listed.
+        Unfinished files and Spark's markers, whose names begin with `.` or `_`, are left out. The list is empty if the
+        table does not exist. Raises RunError if the directory cannot be listed.
         """
         filesystem, root = fsspec.url_to_fs(self.table(table))
         try:
@@ -174,7 +174,7 @@ class Run:
     def append(self, table: str, rows: list[dict[str, Any]]) -> None:
         """Add rows to a table as one Parquet file; without rows, no file is written.
 
-        Columns that are left out are null. Times may be given as microseconds since the epoch.
+        A column that a row does not have becomes null. Times may be given as microseconds since the epoch.
         """
         if not rows:
             return

@@ -13,9 +13,9 @@ from brokerproof.run.tables import FaultState
 
 
 class FaultCourse(StrictModel):
-    """One fault, with the time (microseconds) at which each state began; None for a state that was not reached.
+    """One fault, with the time (microseconds) at which it reached each state; None for a state that it did not reach.
 
-    If the table `faults` has several rows for a state, the first row counts. For `recovered`, the last row counts.
+    If a fault reached a state several times, the first time counts. For `recovered`, the last time counts.
     """
 
     fault: str
@@ -55,9 +55,9 @@ def read_fault_courses(run: Run) -> dict[str, FaultCourse]:
 
 
 def follow_faults(rows: Iterable[Mapping[str, Any]]) -> dict[str, FaultCourse]:
-    """Return {fault: course} for rows of the table `faults`, in the order of the faults' first rows.
+    """Return the course of each fault in `rows` of the table `faults`, as {fault: course} in the order of first times.
 
-    Raises ValueError if a row has no state, or an unknown one.
+    Raises ValueError if the state of a row is missing or unknown.
     """
     courses: dict[str, FaultCourse] = {}
     for row in sorted(rows, key=lambda row: row["at"] or 0):

@@ -1,7 +1,6 @@
-"""The judgement of a run: a verdict for every suite, the counts and the measurements.
+"""The judgement of a run: a verdict for every suite of expectations, the counts and the measurements.
 
-`verify` writes it. The outcome, the history, reports, the command line and tasks in Airflow read it. Only this module
-defines the names of the counts.
+The step `verify` writes it. Only this module defines the names of the counts.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Counts(Totals):
     illegal: dict[Anomaly, Count]
 
     def count_anomaly(self, anomaly: Anomaly) -> int:
-        """Return how often `anomaly` was found, legal and illegal together."""
+        """Return how often `anomaly` was found, whether the scenario allows it (legal) or not."""
         return self.legal.get(anomaly, 0) + self.illegal.get(anomaly, 0)
 
 
@@ -136,7 +135,7 @@ class JudgingFailure(Record):
 
 
 def write_judgement(run: Run, judged: Judgement | JudgingFailure) -> None:
-    """Write a judgement or a failure in place of an earlier judgement or failure. Raises MachineError if that fails."""
+    """Write a judgement, or why there is none, in place of an earlier one. Raises MachineError if that fails."""
     write_record(run, judged)
     # If the process is killed here, both records exist. Readers prefer the failure, so they use no replaced judgement.
     remove_record(run, JudgingFailure if isinstance(judged, Judgement) else Judgement)

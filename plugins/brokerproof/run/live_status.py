@@ -1,6 +1,6 @@
 """The live status of a run: counters and phases below `progress/`, for people to look at while the run goes on.
 
-The live status is no evidence, because each step or client rewrites its own file at any time. Evidence is in records.
+Each part of a run, such as a client, rewrites its own file at any time. So the live status is no evidence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brokerproof.run.strict_model import load_object
 
 
 class LiveStatus:
-    """The live status of one part of a run, such as a client, in `progress/<part>.json`."""
+    """The live status of one part of a run, such as a client, in the run's file `progress/<part>.json`."""
 
     def __init__(self, run: Run, part: str) -> None:
         self._run, self._part = run, part
@@ -38,7 +38,7 @@ class LiveStatus:
 
 
 def read_live_status(run: Run, part: str) -> dict[str, Any]:
-    """Return the live status of a part of the run; empty if the file is missing or cannot be read."""
+    """Return the live status of a part, such as a client; empty if its file is missing or cannot be read."""
     try:
         return load_object(run.read_text("progress", f"{part}.json"), file=run.path("progress", f"{part}.json"))
     except (FileNotFoundError, RunError):

@@ -1,7 +1,6 @@
 """The model of a measurement, which the table `measurements`, the judgement and the history share.
 
-Only this module defines the columns of a measurement. The table's schema is made from these columns, and the columns of
-the history's database are checked against them.
+Only this module defines the columns of a measurement. Those of the table and of the history must match them.
 """
 
 from __future__ import annotations

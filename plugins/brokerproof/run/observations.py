@@ -1,8 +1,8 @@
-"""The samples that are taken during a run: their form, and the names of their sources and metrics.
+"""Samples of a run's clusters, topics, nodes and links: their form, and the names of their sources and metrics.
 
-Messaging systems, links, the monitor and judging share these definitions. A sample is a row of the table
-`observations`. Its source is `KIND:NAME`, or `link` for the process that carries the traffic of all links between
-regions. Its metric is a `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of the metric.
+A sample is a row of the table `observations`. Its source is what was sampled: `KIND:NAME`, such as `topic:orders`, or
+`link` for the process that emulates all links between regions. Its metric is a `SampledMetric`, or `METRIC:SUBJECT` if
+the source has several values of the metric, such as one for each subscription.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ CURVES: Mapping[SampledMetric, Curve] = {
 class Sample:
     """One value of `metric`, sampled from `source`.
 
-    `at` is the time at which the source's answer arrived, in microseconds since the epoch. `value` is None if the
-    source did not answer. A sample with None is taken only if the previous value must no longer be used.
+    `at` is the time at which the answer arrived, in microseconds since the epoch. `value` is None if there was no
+    answer. Such a sample is recorded only if the previous value must no longer be used.
     """
 
     at: int
@@ -146,13 +146,13 @@ class Sample:
 def make_topic_source(topic: str, cluster: str | None = None) -> str:
     """Return the source of a topic's samples: `topic:NAME`, or `topic:NAME@CLUSTER` if `cluster` is given.
 
-    `cluster` is given if the run has several clusters, because each may hold the topic.
+    Give `cluster` if the run has several clusters, because each may hold the topic.
     """
     return Source.TOPIC.join_name(topic if cluster is None else f"{topic}@{cluster}")
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return the parts before and after the colon in `KIND:NAME` of a source or `METRIC:SUBJECT` of a metric.
+    """Return the parts of a source `KIND:NAME` or a metric `METRIC:SUBJECT` before and after the colon.
 
     If there is no colon, the second part is empty.
     """

@@ -1,6 +1,6 @@
-"""A run's outcome: whether its result is what its scenario expects.
+"""The outcome of a run: its verdict, and whether this is the result that the run's scenario expects.
 
-The command line prints the outcome, and the step `record` stores it.
+The command line prints the outcome. The task `record` of the run's DAG stores it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Records: what the steps of a run leave for each other, one model per kind and one file per record, in `state/`.
+"""Records: JSON files in a run's directory `state/`, by which processes of the run pass on results and proofs.
 
-A file has the name of its record's class, in snake case. A record is written whole. Reading returns the record, or None
-if no step left it; a damaged file raises RunError, which names the file and the field. Each file also contains the
-version of the record's model.
+Each kind of record is a class. A file is named after the class, in snake case, and after the record's key if the kind
+has one. It also contains the version of the class. A record is written whole.
 
-Spark tasks may run on other machines that share only the run's directory, so they leave their proofs as records too.
-The live status in live_status.py is only for people to read, and no verdict rests on it.
+Spark tasks may run on machines that share only the run's directory, so they leave records too. The live status
+(live_status.py) is only for people to read, and no verdict rests on it.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def write_record(run: Run, record: Record) -> None:
 
 
 def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None) -> RecordModel | None:
-    """Return the record of a kind (and key), or None if no step left it.
+    """Return the record of this kind (and with this key, if the kind has keys); None if there is none.
 
     Raises RunError if the file is damaged or contains another version of the model.
     """
@@ -417,9 +416,9 @@ class SubscriptionDrains(Record):
 
 
 class EpochRead(StrictModel):
-    """What was read of the part of a client's own record that one process of the client wrote.
+    """The part of a client's own record of messages that one of its processes wrote, as far as it was read.
 
-    The epoch is this process's number among the client's processes.
+    `epoch` is the number of this process, which grows each time the client is started again.
     """
 
     epoch: int
@@ -468,7 +467,7 @@ class ReplicationDrains(Record):
 
 
 class UnreadablePart(StrictModel):
-    """A part of a log that no reader can read although every node that should run is healthy.
+    """A part of a partition's log that no reader can read, although every node that should run is healthy.
 
     `start` is the first position of the part, and `end` the first position after the part.
     """

@@ -1,7 +1,8 @@
-"""Seals. A table's seal lists its files with sizes, numbers of rows and checksums, and is made by the table's writer.
+"""Seals of a run's tables. A seal lists the files of a table with their sizes, numbers of rows and checksums.
 
-Judging first compares tables with their seals. If a file is missing, added or changed, a sentence names it and the
-verdict is `unknown`. The checksums find accidental changes by a disk, a copy or a person, but are no signature.
+The process that writes a table also seals it. Before judging, the tables are compared with their seals. If a file is
+missing, added or changed, the verdict is `unknown`, and a sentence names the file. The checksums find accidental
+changes. They are no signature.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _READERS = 4
 
 
 def seal_tables(run: Run, *tables: str) -> None:
-    """Write a seal for each of these tables, which must be complete. Earlier seals are replaced.
+    """Write the seal of each given table, which must be complete. It replaces an earlier seal.
 
     Raises RunError if a file of a table cannot be read, MachineError if a seal cannot be written.
     """
@@ -65,9 +66,9 @@ def seal_tables(run: Run, *tables: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SealCheck:
-    """The tables that differ from their seals or have no seal (`broken`), and a sentence for each problem.
+    """The tables that differ from their seals or have none (`broken`), and a sentence for each problem.
 
-    If a table's writer never began, the table is broken but has no sentence, because other records explain the failure.
+    A table whose writer never began is in `broken`, but has no sentence in `problems`.
     """
 
     broken: frozenset[str]
@@ -75,10 +76,10 @@ class SealCheck:
 
 
 def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: bool = True) -> SealCheck:
-    """Compare recorded tables with their seals.
+    """Compare tables of a run with their seals.
 
-    In a run of an older version, which did not write seals, no table counts as broken. Without `checksums`, only the
-    names, sizes and numbers of rows are compared, so only the footer of each file is read.
+    For a run of an older version, which wrote no seals, no table counts as broken. Without `checksums`, only names,
+    sizes and numbers of rows are compared, which reads only the footer of each file.
     """
     broken: set[str] = set()
     problems: list[str] = []
@@ -126,19 +127,16 @@ def _describe_difference(sealed: SealedFile, found: SealedFile) -> str:
 
 
 def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile]:
-    """Return the present name, size, checksum and number of rows of each file of the table, sorted by name.
-
-    Raises RunError if a file cannot be read.
-    """
+    """Return all files of a table as they are now, sorted by name. Raises RunError if a file cannot be read."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
         return list(pool.map(lambda name: _read_file(filesystem, directory, name, checksums), run.list_files(table)))
 
 
 def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:
-    """Return a file's name, and its present size, checksum and number of rows.
+    """Return a file of a table as it is now. The checksum is empty if `checksum` is false.
 
-    The checksum is empty if `checksum` is false. Raises RunError if the file cannot be read.
+    Raises RunError if the file cannot be read.
     """
     try:
         with filesystem.open(f"{directory}/{name}", "rb") as file:

@@ -1,7 +1,7 @@
-"""The course of a run in time steps of equal length, for the charts on the run's page.
+"""Time series of a run, for the charts on the run's page. No verdict depends on them.
 
-The run's step `verify` computes it once, and no verdict depends on it. All series of a run have the same time steps:
-time step `n` begins `n * step_s` seconds after `start`. A value is None if nothing was measured in its time step.
+The task `verify` of the run's DAG computes them once. All series of a run have the same time steps: time step `n`
+begins `n * step_s` seconds after `start`. A value is None if nothing was measured in its time step.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from brokerproof.run.strict_model import StrictModel
 
 
 class PublishSeries(StrictModel):
-    """Messages published to one cluster.
+    """By time step, the messages published to one cluster, and their latencies from schedule to ack.
 
-    An acked message is counted in the step of its ack. All other counts, and the latencies from schedule to ack, belong
-    to the step in which the message was scheduled.
+    An acked message counts in the time step of its ack. All other counts and the latencies belong to the time step in
+    which the message was scheduled.
     """
 
     cluster: str
@@ -32,9 +32,10 @@ class PublishSeries(StrictModel):
 
 
 class DeliverySeries(StrictModel):
-    """Deliveries to one subscription, including repeated ones, and the latencies from schedule to first delivery.
+    """By time step, the deliveries to one subscription, and the latencies from schedule to first delivery.
 
-    A delivery and its latency belong to the step in which the message was received.
+    `delivered` includes repeated deliveries. Counts and latencies belong to the time step in which the message was
+    received.
     """
 
     cluster: str
@@ -45,10 +46,10 @@ class DeliverySeries(StrictModel):
 
 
 class SampleSeries(StrictModel):
-    """The values of one sampled metric of one source over the run, named as in observations.py.
+    """By time step, the value of one metric that was sampled from one source, such as a node or a topic.
 
-    The value of a time step depends on the metric's `SeriesKind`. It is the value of the step's last sample, a
-    counter's increase per second, or the length of a list.
+    `source` and `metric` are named as in observations.py. A value is the last sample of its time step, a counter's
+    increase per second, or the length of a list (`SeriesKind`).
     """
 
     source: str
@@ -80,9 +81,10 @@ class RunSeries(Record):
     owners: tuple[OwnerChange, ...] = ()
 
     def find_samples(self, metric: str) -> Iterator[tuple[str, str, SampleSeries]]:
-        """Yield (name of the source, subject, series) for each series of a metric.
+        """Yield (name of the source, subject, series) for each series of a sampled metric.
 
-        The subject is empty if the source has only one value of the metric.
+        For example, a topic (source) has one `backlog` for each subscription (subject). The subject is empty if the
+        source has only one value of the metric.
         """
         for one in self.samples:
             name, _, subject = one.metric.partition(":")

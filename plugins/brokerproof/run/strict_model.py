@@ -1,4 +1,4 @@
-"""The base model of the JSON files in a run's directory, and how such a file is read."""
+"""The pydantic base model of the JSON files in a run's directory, and functions that parse these files."""
 
 from __future__ import annotations
 

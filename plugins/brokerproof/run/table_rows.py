@@ -1,8 +1,7 @@
-"""Reads the rows of a run's tables with DuckDB, without Spark.
+"""Reads the rows of a run's tables, which are Parquet files, with DuckDB and without Spark.
 
-The files of a table are read one after the other, so an error names the damaged file. DuckDB skips row groups that
-contain no wanted row according to their statistics. Memory holds one batch of rows and the part of a row group that
-DuckDB decodes.
+The files of a table are read one after the other, so an error names the damaged file. Memory holds only one batch of
+rows and the part of a file that DuckDB decodes.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ def iterate_rows(
     values: Mapping[str, Any] | None = None,
     problems: list[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows that satisfy the SQL condition `where`, as {column: value}; none if the table does not exist.
+    """Yield the table's rows that satisfy the SQL condition `where`, as {column: value}. A missing table has no rows.
 
-    Times are microseconds since the epoch. A column that a file lacks is null; but if `where` names such a column, the
-    file counts as unreadable. For `values` and `problems`, see `query_files`.
+    Times are microseconds since the epoch (1970). A column that a file lacks is null. If `where` names such a column,
+    the file counts as unreadable. For `values` and `problems`, see `query_files`.
     """
     fields = [SCHEMAS[table].field(name) for name in columns or SCHEMAS[table].names]
     times = {field.name for field in fields if pa.types.is_timestamp(field.type)}
@@ -81,11 +80,10 @@ def count_rows(run: Run, table: str) -> int:
 def query_files(
     run: Run, table: str, query: str, values: Mapping[str, Any] | None = None, *, problems: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Run a query on each file of a table, one after the other, and yield the resulting rows, as {column: value}.
+    """Run an SQL query on each file of a table, and yield the rows of the results as {column: value}.
 
-    In the query, `recorded` is the content of the file, and `$NAME` is the value of that name in `values`. If a file
-    cannot be read and the list `problems` is given, a sentence is added to the list, and the other files are read.
-    Without `problems`, the unreadable file raises RunError.
+    The query calls the file `recorded`, and `$NAME` is the value of NAME in `values`. An unreadable file raises
+    RunError. If a list `problems` is given, a sentence is added to it instead, and the other files are read.
     """
     # Imported here, because DuckDB imports pandas, which takes half a second. Parsing of DAG files does not need it.
     import duckdb

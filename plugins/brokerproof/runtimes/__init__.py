@@ -1,4 +1,4 @@
-"""Runtimes, which start, change and end the nodes of a run: protocols, the registry, and one module for each runtime.
+"""Runtimes, which run the nodes of a run's clusters as processes or as containers: protocols, registry, and modules.
 
 `systems`, `faults`, `checks`, `monitor`, `lifecycle` and `orchestration` import this package. It must not know a
 messaging system or a fault.

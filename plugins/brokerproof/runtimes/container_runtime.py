@@ -1,10 +1,9 @@
-"""The `docker` runtime: nodes are containers of the messaging system's official image, and each region is a network.
+"""The `docker` runtime: a node is a container of the messaging system's official image, and a region is a network.
 
-A node has its address in the network of its region. Unless the run emulates links between regions, the node also joins
-the networks of the other regions, under the same name. So regions reach each other. In the container, the node's
-directory is /node, and its data is on volumes. The run's directory `nodes/<name>/` has the node's configuration and,
-after the run, its log. The file `nodes/containers.json` exists only if the run has used an engine. So a run without
-containers can end even if no engine answers.
+Without emulated links between regions, each node also joins the networks of the other regions, under the same name. In
+the container, the node's directory is /node, and its data is on volumes. The run's directory `nodes/<name>/` has the
+node's configuration and, after the run, its log. The file `nodes/containers.json` shows that the run has used Docker's
+engine. Without this file, the run can end even if no engine answers.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class ContainerRuntime(SupervisedRuntime):
         return assign_container_addresses(topology, slot, settings.container_subnets, settings.container_ports)
 
     def read_image_file(self, image: str, path: str) -> str:
-        """Read the file from a container that is made for this purpose and never started."""
+        """Return a file's text, read from a container of the image that is made for this and never started."""
         self._in_engine.begin()
         with self._made(Container(name="read", image=image, command=("true",))) as container:
             return engine.read_text_file(self._in_engine.client, container, path)
@@ -191,9 +190,9 @@ class ContainerRuntime(SupervisedRuntime):
         return bool(self._state(name).get("Running"))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """Return how the container ended, or that it is missing; None if it runs or its first port answers.
+        """Return a sentence if the container does not run and nothing answers at the node's first port; else None.
 
-        Raises OSError if it is unknown whether the port answers.
+        The sentence says how the container ended. Raises OSError if it is unknown whether the port answers.
         """
         state = self._state(spec.name)
         if state.get("Running"):
@@ -313,10 +312,7 @@ class ContainerRuntime(SupervisedRuntime):
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
-        """Remove the objects of an ended run that still has addresses of this subnet.
-
-        Returns whether there was such a run.
-        """
+        """Remove all objects of an ended run whose network overlaps the subnet. Returns whether there was one."""
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
         for directory in engine.list_runs_in_engine():
             other = RunInEngine(Path(directory))

@@ -131,7 +131,7 @@ class RunInEngine:
     """The containers, networks and volumes of one run in the engine."""
 
     def __init__(self, nodes: Path) -> None:
-        """`nodes` is the directory of the run's nodes."""
+        """`nodes` is the run's directory `nodes/`, which has one subdirectory per node."""
         self.labels: Mapping[str, str] = {SLOTS: _name_slots(), RUN: str(nodes)}
         self._record = nodes / "containers.json"
         self.prefix = f"brokerproof-{nodes.parent.name}"
@@ -239,10 +239,7 @@ class RunInEngine:
         return not self.list_containers()
 
     def remove_networks(self) -> None:
-        """Disconnect all containers, such as those of clients, from the run's networks, and remove the networks.
-
-        Stopped containers of clients are disconnected too, because they could not start again without the network.
-        """
+        """Disconnect all containers, also stopped ones of clients, from the run's networks, and remove the networks."""
         for network in self.list_networks():
             wait_until(
                 partial(self._remove_network, network),

@@ -1,8 +1,8 @@
-"""The link process, which carries all traffic between the regions' networks, in a container of its own.
+"""Starts a run's link process in a container. This process carries all traffic between the networks of the regions.
 
-The container joins each of these networks. The link process listens at the addresses at which nodes of one region see
-nodes of the others. Requests to change the links go to the container's address in the first network. Each request needs
-a secret, which only the container and the run's directory hold.
+The container joins the network of each region. There, the link process listens at the addresses that nodes use for
+nodes of other regions. Requests to change the links go to its address in the first network. Each request needs a
+secret, which only the container and the run's directory hold.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The addresses of a run's nodes, from the number of the slot that the run holds (machine/slots.py).
+"""The addresses of a run's nodes. They depend on the number of the slot that the run holds (machine/slots.py).
 
-A viewer is a node or a place. A place is a group of processes that connect to other regions as one: the clients, or the
-serving nodes, of a region. If the topology has links between regions, each viewer sees the nodes of other regions at
-addresses of its own.
+A viewer is a node or a place. A place (`Topology.places`) is several processes of a region: its clients, or its serving
+nodes (such as brokers) as clients of other regions' serving nodes. If the topology has links between regions, each
+viewer sees the nodes of other regions at addresses of its own.
 
 Processes have loopback addresses. For containers, each slot has a range of addresses, with one subnet for each region.
-A subnet holds, in this order: the addresses of the region's nodes, the addresses at which viewers in the region see
-nodes of other regions, and the addresses that the engine gives to other containers.
+A subnet begins with the addresses of the region's nodes. Then come the addresses at which the region's viewers see
+nodes of other regions, and those that Docker's engine gives to other containers.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def assign_addresses(topology: Topology, slot: int) -> dict[str, str]:
 def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
     """Return the address at which each viewer sees each node of another region: {viewer: {node: address}}.
 
-    A viewer is a node or a place (a region's clients or its serving nodes). Each viewer has a subnet of its own, so
-    that a connection's target address shows which viewer opened it. If the topology has no links, the result is empty.
-    Raises MachineError if there are too many nodes or places.
+    The viewers are all nodes and, for each region, its clients and its serving nodes (such as brokers) as two groups.
+    Each viewer has a subnet of its own, so a connection's target address shows the viewer. Empty if the topology has no
+    links between regions. Raises MachineError if there are too many nodes or viewers.
     """
     if not topology.links:
         return {}
@@ -75,7 +75,7 @@ def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
 
 
 def _find_regions(topology: Topology) -> dict[str, str]:
-    """Return {viewer: its region} for each node and each place (a region's clients or its serving nodes)."""
+    """Return {viewer: its region}. The viewers are all nodes and the groups of processes in `Topology.places`."""
     return {**{name: node.region for name, node in topology.nodes.items()}, **topology.places}
 
 
@@ -108,10 +108,10 @@ class Subnet:
 
 
 def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Network, first_port: int) -> Addresses:
-    """Return the addresses of a run that holds `slot`, and the ports of this machine that lead to the run's nodes.
+    """Return the addresses of a run's containers, and the ports of this machine that lead to the nodes.
 
-    `subnets` has the addresses of all slots, and `first_port` is the first port of slot 0. Raises MachineError if there
-    are too few addresses.
+    `slot` is the run's slot, `subnets` has the addresses of all slots, and `first_port` is the first port of slot 0.
+    Raises MachineError if there are too few addresses.
     """
     ranges = 2 ** (_SLOT_PREFIX - subnets.prefixlen)
     if slot >= ranges:

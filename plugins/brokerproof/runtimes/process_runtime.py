@@ -1,8 +1,8 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
-A node's directory is `nodes/<name>/` of the run. It holds the node's files, its data directories, `log/node.log`, and
-`pid.json`, the record of its process (machine/processes.py). `node.json` names the data directories, for callers that
-do not have the node's `NodeSpec`.
+A node's directory, `nodes/<name>/` in the run's directory, holds the node's files, its data directories,
+`log/node.log`, and `pid.json`, the record of its process (machine/processes.py). `node.json` lists the data
+directories.
 """
 
 from __future__ import annotations

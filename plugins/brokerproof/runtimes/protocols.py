@@ -178,15 +178,14 @@ class EmulatesLinks(Protocol):
 class SupervisesNodes(Protocol):
     """A runtime with a service manager, which restarts nodes that ended by themselves.
 
-    The service manager leaves a node alone before the node's first start, and from a `stop` or `kill` to its next
-    start.
+    It does not start a node that the run has not started yet, or has stopped or killed.
     """
 
     def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
         """Start a service manager that restarts these nodes each time they end by themselves.
 
-        `after_s` is {node: seconds from the node's end to its restart}. The service manager outlives its caller. Raises
-        NodeError if the service manager does not start, or was started already.
+        `after_s` is {node: seconds from the node's end to its restart}. The service manager outlives the calling
+        process. Raises NodeError if the service manager does not start, or was started already.
         """
 
     def check_supervision(self) -> None:
@@ -217,10 +216,10 @@ class LivesElsewhere(Protocol):
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """End and remove everything in the engine that belongs to runs with this user's slots.
+        """End and remove everything in the engine that belongs to runs of this user.
 
-        If `below` is given, only runs with directories below it count. Returns the names of the nodes that still ran,
-        and an empty list if this machine has no engine. Raises MachineError if the engine does not answer.
+        If `below` is given, only runs whose directories are below it count. Returns the names of the nodes that still
+        ran; empty if this machine has no engine. Raises MachineError if the engine does not answer.
         """
 
 

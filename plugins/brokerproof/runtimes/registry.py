@@ -43,9 +43,9 @@ def make_all_runtimes(nodes: Path) -> Iterator[Runtime]:
 
 
 def remove_left_elsewhere(below: Path | None) -> list[str]:
-    """Remove what runs left in engines such as Docker's.
+    """Remove the containers, networks and volumes that runs left in engines such as Docker's.
 
-    If `below` is given, only runs with directories below it count. Returns the names of the nodes that still ran.
+    If `below` is given, only runs whose directories are below it count. Returns the names of the nodes that still ran.
     """
     runtimes = (load_runtime(name) for name in RUNTIMES)
     return [name for one in runtimes if issubclass(one, LivesElsewhere) for name in one.remove_left(below)]

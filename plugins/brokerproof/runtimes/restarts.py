@@ -39,7 +39,7 @@ class RestartRecord:
         self._file = file
 
     def begin(self) -> None:
-        """Make the file, without any event."""
+        """Create the file, which is still empty."""
         self._file.touch()
 
     def add(self, event: RestartEvent) -> None:

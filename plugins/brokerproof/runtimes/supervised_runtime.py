@@ -1,4 +1,4 @@
-"""The common part of runtimes with a service manager: which nodes should run, their locks, and their logs' last lines.
+"""The common part of runtimes with a service manager, which restarts nodes that ended by themselves.
 
 A node's file `wanted` exists from the node's start until `stop` or `kill`. If a node has this file and does not run, it
 has ended by itself. A process or thread holds the lock of a node's directory while it starts or ends the node. So a
@@ -108,10 +108,10 @@ def _lock_file(descriptor: int, *, wait: bool) -> bool:
 
 
 def pick_last_lines(text: str, lines: int) -> str:
-    """Return the last `lines` lines of a log, with earlier lines that contain errors above them.
+    """Return the last `lines` lines of a log, and above them the last of the earlier lines that contain errors.
 
-    Of these earlier lines, only the last are returned, at most about a third of `lines`. They are needed because a
-    program may print the reason of its end first, and then a page about its usage.
+    The earlier lines are at most about a third of `lines`. A program may print an error and then a page about its
+    usage.
     """
     all_lines = text.splitlines()
     errors = [line for line in all_lines[:-lines] if _ERROR.search(line)]

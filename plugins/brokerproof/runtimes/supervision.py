@@ -1,9 +1,9 @@
-"""The start, search and end of the supervisor, a process that acts as the service manager of a run's nodes.
+"""Starts, finds and ends the supervisor, a process that restarts the nodes of a run after they ended by themselves.
 
 The supervisor's files are next to the nodes' directories: its plan (`supervision.json`), the record of its process
-(`supervisor.json`), its log, and the ends that it saw and restarts that it made (`restarts.jsonl`). The supervisor
-restarts nodes only while the plan exists. So the removal of the plan ends the supervision, even if the process that
-removed the plan dies at once.
+(`supervisor.json`), its log, and the list of the nodes' ends and restarts (`restarts.jsonl`). The supervisor restarts
+nodes only while the plan exists. So removing the plan stops all restarts, even if the process that removed it dies at
+once.
 """
 
 from __future__ import annotations
@@ -101,10 +101,9 @@ class Supervision:
 
 
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
-    """Yield the supervisors on this machine that this user may inspect, or only those of runs below a directory.
+    """Yield the supervisors that this user may inspect: all on this machine, or those of runs below a directory.
 
-    A caller that also ends other processes with marks must end the supervisors first, because they would restart their
-    nodes.
+    A caller that also ends the runs' other processes must end the supervisors first, because they would restart nodes.
     """
     marked = [(process, read_mark(process)) for process in find_marked_processes(below)]
     found = {process.pid: process for process, mark in marked if mark is not None and mark.name == _NAME}

@@ -1,9 +1,8 @@
 """The supervisor, a process that acts as the service manager of a run's nodes.
 
 `python -m brokerproof.runtimes.supervisor NODES MODULE:CLASS` starts it, with the directory of the nodes and the class
-of their runtime. Each time a node ends by itself, the supervisor restarts it after the node's delay, `after_s`. There
-is no back-off and no limit. systemd gives up after five starts in ten seconds, but a node with a delay of 2.5 s or more
-never reaches this limit.
+of their runtime. Each time a node ends by itself, the supervisor restarts it `after_s` seconds later, without a
+back-off or a limit.
 """
 
 from __future__ import annotations
@@ -96,10 +95,7 @@ class Supervisor:
 
 
 def main(nodes: Path, runtime: str) -> None:
-    """Watch the nodes below the directory `nodes` until the plan, the file `supervision.json` there, is removed.
-
-    `runtime` is the class of the nodes' runtime, as MODULE:CLASS.
-    """
+    """Restart nodes of the directory `nodes` that end by themselves, until its file `supervision.json` is removed."""
     supervision = Supervision(nodes)
     module, _, name = runtime.partition(":")
     make: type[SupervisedRuntime] = getattr(import_module(module), name)

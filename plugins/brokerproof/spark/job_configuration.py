@@ -1,8 +1,8 @@
 """The configuration, the environment and the command-line options of a Spark job.
 
-With Spark's class data archive (application class data sharing, JEP 310 and 350), a job starts in half the time. The
-archive is in the virtual environment, because it fits only the jars and the Java that are installed there.
-`make setup` creates it with class_data_dump.py.
+With a class data archive (Java's application class data sharing, JEP 310 and 350), a job starts in half the time.
+`make setup` creates the archive with class_data_dump.py, in the virtual environment, because it fits only the jars and
+the Java there.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _FEW_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:Reserve
 def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
     """Return Spark's configuration for a job, as {key: value}.
 
-    `temporary` is the directory for the driver's own files. With `local`, driver and executors are one process on this
-    machine. `messages` is the number of messages that the job judges, 0 for other jobs.
+    `temporary` is the directory for the driver's temporary files. With `local`, driver and executors are one process on
+    this machine. `messages` is the number of messages that the job judges, 0 for other jobs.
     """
     conf = {
         "spark.ui.enabled": "false",
@@ -72,10 +72,9 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
 
 
 def build_spark_environment(settings: Settings, temporary: Path, *, local: bool) -> dict[str, str]:
-    """Return environment variables for Spark's programs, so that they use this Python, our Java and our code.
+    """Return environment variables with which Spark's programs find this Python, Java and Brokerproof's modules.
 
-    `temporary` is the directory for the files that only the job itself reads. With `local`, the job listens only on
-    this machine's loopback.
+    `temporary` is the directory for the job's temporary files. With `local`, the job listens only on loopback.
     """
     # Imported here, because the search for Java is slow and would delay every parse of the DAG files.
     from brokerproof.machine.java import find_spark_java_home
@@ -97,7 +96,7 @@ def build_spark_environment(settings: Settings, temporary: Path, *, local: bool)
 def list_verify_options(expectations: Directories) -> list[str]:
     """Return the command-line options of the job `verify`: the directories of suites, and the names of users' suites.
 
-    If the file of a user's suite is missing when `verify` runs, the suite's verdict is `unknown`. The shipped directory
+    If the file of a named suite is missing when `verify` runs, the suite's verdict is `unknown`. The shipped directory
     is last, because `verify` takes each suite from the first directory that has it.
     """
     in_order = sorted(expectations.paths, key=lambda path: path == expectations.shipped)

@@ -1,7 +1,7 @@
-"""A process of a Spark cluster: `python -m brokerproof.spark.standalone master` or `… worker spark://HOST:7077`.
+"""Starts a process of a Spark cluster: `python -m brokerproof.spark.standalone master` or `… worker spark://HOST:7077`.
 
-This process is replaced by Spark's own program, with the same Java and the same Python modules as the jobs. So a worker
-can load the code that a job sends to it.
+The process executes Spark's own program with the same Java and Python modules as the jobs, so a worker can load a job's
+code.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The submission of a Spark job on this machine, outside Airflow, and the exception that explains why a job failed.
+"""Submits a Spark job on this machine, outside Airflow, and finds the exception that explains why the job failed.
 
-A job has a directory for the files that only the job itself reads: shuffles, spilled rows, libraries that Java unpacks.
-A killed job does not remove its files, which may be gigabytes for a judging job. So the directory's name contains the
-process id and start time of the process that submitted the job. The next job, or `brokerproof down`, removes the
-directories whose processes have ended.
+Each job has a directory for its temporary files, such as shuffles. They may take gigabytes, and a killed job leaves
+them. So the directory's name contains the id and start time of the process that submitted the job. The next job, or
+`brokerproof down`, removes the directories of processes that have ended.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _jobs = itertools.count()
 
 
 class LastException:
-    """Finds the last exception in a job's output. `sentence` describes it, and is empty if there is none.
+    """Finds the last exception in a Spark job's output. `sentence` describes it, and is empty if there is none.
 
-    An exception of this project is kept even if exceptions of Spark follow, because Spark raises those while it ends
-    the job's other tasks. For an exception of Spark or Java, `sentence` includes the cause. This holds even if the
-    output repeats the exception without its cause.
+    An exception of Brokerproof takes precedence over later ones of Spark, which follow while the job's other tasks end.
+    For an exception of Spark or Java, `sentence` includes the cause, even if the output repeats the exception without
+    it.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ def submit_locally(
     conf: Mapping[str, str] = MappingProxyType({}),
     log: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run a job of `spark_jobs/` and wait for its end.
+    """Run the job `spark_jobs/JOB.py` and wait for its end.
 
     `conf` is added to the job's usual configuration and overrides it. `log` is called with each line of the job's
     output. If the job fails, raises RunError with the last exception in the output.

@@ -1,8 +1,8 @@
-"""The JSON schemas of the keywords of standard expectations, and the check of a value against a schema.
+"""The JSON schemas for the keyword arguments of Great Expectations' own expectations, and the check of a value.
 
-Great Expectations ships a schema for nearly every kind of expectation. The schemas are read as files, because importing
-the library takes 7 to 10 s, and importing `jsonschema` takes over 1 s. This module has its own schema if the library
-has none. It also has one if the library allows values with which an expectation always holds or cannot be evaluated.
+The library ships a schema for nearly every kind of expectation. The schemas are read as files, because importing the
+library takes 7 to 10 s, and importing `jsonschema` over 1 s. This module has schemas for the kinds without one. It also
+has stricter schemas, because the library allows values with which an expectation always holds or cannot be evaluated.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def _is_count(value: Any) -> bool:
 def _is_plain(value: Any) -> bool:
     """Whether the value is neither null nor a list or mapping.
 
-    If the set of an expectation had a null, a wrong row would pass. In Spark, `2 IN (1, NULL)` is null, and Great
-    Expectations counts null as true.
+    With a null in an expectation's set of allowed values, a wrong row would pass. In Spark, `2 IN (1, NULL)` is null,
+    which Great Expectations counts as true.
     """
     return value is not None and not isinstance(value, list | dict)
 

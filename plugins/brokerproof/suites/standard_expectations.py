@@ -1,8 +1,7 @@
-"""The standard expectations of Great Expectations that a suite may have, and why the others cannot be used.
+"""The standard expectations (Great Expectations' own kinds) that a suite may have, and why it cannot have the others.
 
-The list is closed, so that no verdict rests on a kind that a new version of the library adds. The keywords of each kind
-come from the library's own schemas (keyword_schemas.py). A test compares the kinds and keywords with the library's
-classes.
+The list is closed, so that no verdict rests on a kind that a new version of the library adds. The keyword arguments of
+each kind come from the library's own schemas (keyword_schemas.py).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ CLOSED_KEYWORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class StandardExpectation:
-    """One kind of standard expectation, such as `expect_column_max_to_be_between`."""
+    """One of Great Expectations' own kinds of expectation, such as `expect_column_max_to_be_between`."""
 
     kind: str
     scope: Scope
@@ -60,7 +59,7 @@ class StandardExpectation:
 
     @property
     def column_keywords(self) -> tuple[str, ...]:
-        """The keywords that name columns of the table."""
+        """The keyword arguments whose values are names of columns, such as `column`."""
         if self.scope is Scope.RECORDS:
             return ("column_list",)
         return tuple(name for name in ("column", "column_A", "column_B") if name in self.keywords)

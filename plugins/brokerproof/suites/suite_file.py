@@ -1,9 +1,9 @@
 """Reads a suite's file. A file that checks less than it must, or that can pass without a check, is refused.
 
-If an expectation is missing, the suite passes without it. So the files of the five shipped suites must have an
-expectation about every anomaly or metric of the suite. In every file, the bounds of an expectation must not be looser
-than those of its metric. Every file may also have standard expectations of Great Expectations
-(standard_expectations.py). A user's own suite may have expectations about all anomalies and metrics.
+The file of a shipped suite must have an expectation about each anomaly or metric of the suite. The file of a user's
+suite may have expectations about all anomalies and metrics. Both may also have standard expectations, which are Great
+Expectations' own kinds (standard_expectations.py). The bounds of an expectation must not be looser than those of its
+metric.
 
 `make docs` writes the shipped files from the anomalies in guarantees.py and the metrics in metrics.py.
 """
@@ -111,7 +111,7 @@ class SuiteFile:
 
     @property
     def on_tables(self) -> list[SuiteFile]:
-        """The standard expectations, divided into one part for each table on which they are evaluated."""
+        """The standard expectations (Great Expectations' own kinds), in one part for each table that they evaluate."""
         tables = dict.fromkeys(written.table for written in self.expectations if written.standard)
         return [
             self._select(table, [written for written in self.expectations if written.table == table])
@@ -133,7 +133,7 @@ def _make_content(written: WrittenExpectation) -> dict[str, Any]:
 
 
 def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
-    """Return a suite's file, from the first directory that has the file.
+    """Return the content of a suite's file, from the first directory that has the file.
 
     Raises InputError if no directory has the file, or if the file cannot be used.
     """
@@ -214,9 +214,9 @@ def _number_names(expectations: Sequence[WrittenExpectation]) -> tuple[WrittenEx
 
 
 def _check_subjects(names: Sequence[str], suite: str) -> None:
-    """Raise InputError if a name is not the name of an anomaly or metric, or occurs twice.
+    """Raise InputError if one of the names is no anomaly or metric, or occurs twice.
 
-    In the file of one of the five shipped suites, each name must also belong to that suite.
+    The file of a shipped suite may name only the suite's own anomalies or metrics.
     """
     suites = [Suite(suite)] if suite in list(Suite) else list(Suite)
     subjects = [subject for each in suites for subject in list_subjects(each)]

@@ -1,6 +1,6 @@
-"""An expectation of a suite's file: of one of Brokerproof's own kinds, or a standard one of Great Expectations.
+"""Reads an expectation of a suite's file, of Brokerproof's own kinds or of Great Expectations' kinds (standard).
 
-A standard expectation is refused if it cannot be used or would pass for every table, such as a range without a bound.
+A standard expectation is refused if it cannot be used, or if every table satisfies it, such as a range without a bound.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ _WALL_TIME = "published_at"
 class WrittenExpectation:
     """An expectation in a suite's file.
 
-    If the expectation is of Brokerproof's own kinds, `name` is the anomaly or metric. For a standard expectation of
-    Great Expectations, `name` consists of the type, the table and the columns. Only a standard expectation has
-    `standard` and `table`.
+    For Brokerproof's own kinds, `name` is the anomaly or metric. For Great Expectations' kinds, `name` consists of the
+    type, the table and the columns. Only an expectation of Great Expectations' kinds has `standard` and `table`.
     """
 
     name: str

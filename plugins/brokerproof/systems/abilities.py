@@ -1,8 +1,8 @@
-"""The protocols of things that only some messaging systems can do, and the search for the abilities that a system has.
+"""The protocols of abilities that only some messaging systems have, and functions that find a system's abilities.
 
 A protocol belongs to one part of a system: to the `System` object itself, or to its provisioning, administration or
-observation. The system has the ability if this part has the protocol's methods. So the core asks for an ability with
-`isinstance`. If the scenario was already checked for the ability, the core uses `require`.
+observation. The system has the ability if this part has the protocol's methods. The core asks for this with
+`isinstance`, or with `require` if the scenario was already checked for the ability.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FetchesVersions(Protocol):
 
 @runtime_checkable
 class ExaminesMachine(Protocol):
-    """A system that has requirements of its own on this machine."""
+    """A system that can check whether this machine meets the system's own requirements."""
 
     def examine(self, version: str) -> list[Finding]:
         """Return one finding for each requirement of a version: whether this machine meets it. Changes nothing."""
@@ -136,10 +136,9 @@ class ConfirmsAcks(Protocol):
     """An observation that knows up to which position a subscription has acknowledged."""
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """Return {partition: position}: the subscription has acknowledged every message before the position.
+        """Return {partition: position}: the cluster has confirmed the acks of all messages before the position.
 
-        The cluster has confirmed these acks. Partitions in which the cluster does not have the subscription are left
-        out.
+        A partition is left out if the cluster does not have the subscription there.
         """
 
 
@@ -148,10 +147,9 @@ class ObservesReplication(Protocol):
     """An observation that knows whether messages still have to be sent to another cluster."""
 
     def find_replication_drains(self) -> list[ReplicationDrain]:
-        """Return, for each (sender, receiver) of the topic's clusters, whether replication has drained.
+        """Return, for each pair (sender, receiver) of the topic's clusters, whether no message is left to send.
 
-        Replication has drained if no message is left to send. If a sender does not answer, its replication counts as
-        not drained.
+        If the sender does not answer, the replication counts as not drained.
         """
 
 
@@ -169,10 +167,10 @@ PROTOCOLS: Mapping[Ability, type] = {
 
 
 def find_abilities(system: System) -> frozenset[Ability]:
-    """Return the abilities that a system has.
+    """Return the abilities of a system.
 
-    An ability with a protocol counts if the system, or its provisioning, administration or observation, implements the
-    protocol. Any other ability counts if the system declares it.
+    It has an ability in `PROTOCOLS` if the system, or its provisioning, administration or observation, implements the
+    protocol. It has any other ability if it declares the ability.
     """
     parts = (type(system), system.provisioning, system.administration, system.observation)
     found = {ability for ability, protocol in PROTOCOLS.items() if any(issubclass(part, protocol) for part in parts)}

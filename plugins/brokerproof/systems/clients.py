@@ -13,11 +13,10 @@ from brokerproof.run.tables import AttemptOutcome
 
 
 class Position(NamedTuple):
-    """Where a message is stored. Positions can be compared only within one (cluster, topic, partition).
+    """Where a message is in a partition's log. Positions can be compared only within one (cluster, topic, partition).
 
     A log is a sequence of segments. If a system does not divide its logs, every position has segment 0. Offsets inside
-    a segment may have gaps. Messages that share an offset have different indexes. In tables, the columns of a position
-    are `segment`, `offset` and `batch_index`.
+    a segment may have gaps. Messages that share an offset differ in `index` (column `batch_index` of the tables).
     """
 
     segment: int
@@ -94,10 +93,9 @@ class Reader(Protocol):
         """Return whether the reader has read all messages that the log holds now."""
 
     def next_position(self) -> Position | None:
-        """Return the position after everything that was read so far; None before the first message.
+        """Return the position after the last message that was read; None before the first message.
 
-        A log may also hold entries that are not messages, and end with them. The position may already be after these
-        entries.
+        It may also be the position after later entries of the log that are not messages.
         """
 
     def close(self) -> None:

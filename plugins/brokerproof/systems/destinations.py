@@ -39,10 +39,9 @@ def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[
 
 
 def find_replication_drains(topology: Topology, observation: Observation) -> list[ReplicationDrain]:
-    """Return, for each (sender, receiver), whether replication has drained. Empty if the system cannot replicate.
+    """Return, for each (sender, receiver), whether no message is left to send. Empty if the system cannot replicate.
 
-    Raises RunError if the system can replicate but cannot observe its replication. In that case, an empty list would
-    wrongly count as proof that replication has drained.
+    Raises RunError if the system cannot observe its replication, because an empty list would count as drained.
     """
     if not isinstance(find_system(topology), ReplicatesClusters):
         return []

@@ -1,8 +1,8 @@
-"""The seam between each messaging system and the rest of Brokerproof (the core): protocols that a system implements.
+"""The protocols that each messaging system implements, so that the rest of Brokerproof (the core) can use it.
 
 A `System` is one object in the registry and holds no state of a run. For each run it makes four independent parts: the
-provisioning of its nodes, the administration of its clusters, their observation, and its clients. Every member here is
-mandatory. A member that only some systems can have is in a protocol of `systems/abilities.py`.
+provisioning of its nodes, the administration of its clusters, their observation, and its clients. All members of these
+protocols are mandatory. The protocols of abilities that only some systems have are in abilities.py.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Coordinators:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentCopies:
-    """A row of the table `copies`: the nodes that hold a segment of a topic's log, or a part of a segment."""
+    """The nodes that hold copies of a segment of a topic's log, or of a part of it. A row of the table `copies`."""
 
     cluster: str
     partition: int
@@ -91,10 +91,9 @@ class Provisioning(Protocol):
         """Return groups of nodes. The nodes of a group start in parallel, after the previous group is ready."""
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Prepare the clusters, after the first group of nodes is ready and before any other node starts.
+        """Prepare the clusters once, after the first group of nodes is ready and before any other node starts.
 
-        It is called once. `execute` runs a program to its end. Raises NodeError if a program fails, or if the clusters
-        cannot be prepared.
+        `execute` runs a program to its end. Raises NodeError if a program fails, or if the clusters cannot be prepared.
         """
 
     def is_healthy(self, spec: NodeSpec) -> bool:
@@ -127,11 +126,11 @@ class Administration(Protocol):
 
 
 class Observation(Protocol):
-    """Asks a run's clusters about themselves.
+    """Asks a run's clusters about their state.
 
-    Each method raises AdminError if no node answers, or if an answer is not as expected: a broken node may answer
-    anything. If a method returns the reason for a failure instead, its docstring says so. Without `cluster`, a method
-    asks the first cluster that the workload publishes to.
+    Each method raises AdminError if no node answers, or if an answer is not as expected. If a method returns the reason
+    for a failure instead, its docstring says so. Without `cluster`, a method asks the first cluster that the workload
+    publishes to.
     """
 
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
@@ -152,8 +151,8 @@ class Observation(Protocol):
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """Return {name: sampler}. A sampler is a function that observes the clusters once and returns the samples.
 
-        Samplers run in parallel, so none delays another. A sampler raises the same errors as the methods of this class,
-        and its caller records these errors.
+        Samplers run in parallel, so none delays another. If a sampler gets no answer, it raises AdminError, which the
+        caller records.
         """
 
     def count_published(self) -> int:
@@ -208,10 +207,10 @@ class System(Protocol):
         """The versions that can be run, at least one. The first one is the default of a scenario."""
 
     def validate(self, topology: Topology) -> Topology:
-        """Return the topology with the defaults of the clusters' policies filled in.
+        """Return the topology with the defaults of the clusters' policies (the fields next to `nodes`) filled in.
 
-        The caller has already checked the roles of the nodes. Raises InputError, with the field's path in the topology,
-        if the system cannot have such clusters.
+        The roles of the nodes have been checked before. Raises InputError, with the field's path in the topology, if
+        the system cannot have such clusters.
         """
 
     def check(self, scenario: Scenario, topology: Topology) -> None:

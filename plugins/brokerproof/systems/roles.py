@@ -1,6 +1,6 @@
-"""The traits of nodes' roles.
+"""The traits of nodes' roles: whether clients connect to the nodes, or these store messages or coordinate a cluster.
 
-Brokerproof's core asks for traits and never for a role, because each messaging system has roles of its own.
+Each messaging system has roles of its own. So code for all systems asks for a trait, never for a role.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Takes the measurements of a run, such as times, losses, latencies and the placement of copies, with their bounds.
+"""Takes the measurements of a run, such as times, losses, latencies and the placement of copies.
 
-`run_judging` and `suites` may import this package. It reads the run's records and tables, including the judged
-messages, and must not know suites.
+They come from the run's records and tables, with the judged messages. `run_judging` and `suites` may import this
+package, which must not import `suites`.
 """

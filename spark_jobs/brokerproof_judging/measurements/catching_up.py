@@ -1,12 +1,11 @@
 """Measures the time after a fault until copies were replaced, backlogs were drained and clusters agreed again.
 
-Each time ends with the first low sample after the last high one. So a value that becomes high again lengthens the time.
-A number of under-replicated segments is low if it is 0, and otherwise high.
+Each time ends with the first low sample after the last high one. A number of under-replicated segments is low if it is
+0, and otherwise high.
 
-Backlogs vary while messages come and go. In runs on 2 cores, single samples long after the drain were up to four times
-as high as any before the fault. A backlog's usual height is its highest value before the run's first fault. Up to this
-height the backlog is low. A backlog is high if it is more than twice its usual height. It must also exceed this height
-by more than a tenth of its highest rise after the fault.
+A backlog is low up to its usual height, which is its highest value before the run's first fault. It is high above twice
+this height, if it also exceeds it by more than a tenth of its highest rise after the fault. Values between are neither:
+long after a drain, single samples were up to four times the usual height.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from brokerproof_judging.measurements.waiting import (
 def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
     """Return the time from the fault's effect until no segment was under-replicated in the clusters of its targets.
 
-    If no target is in a cluster, all clusters count. The value is None if no segment was under-replicated, or if a
-    cluster was not sampled.
+    If the targets belong to no cluster, all clusters count. The value is None if no segment was under-replicated, or if
+    a cluster was not sampled.
     """
     clusters = {name for name, each in run.topology.clusters.items() if each.nodes.keys() & set(fault.targets)}
     sampled = dict(samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED))
@@ -63,8 +62,8 @@ def measure_backlog_drain(
 ) -> Estimate:
     """Return the time from the fault's effect until every high backlog of a subscription was at its usual height again.
 
-    The value is 0 if no backlog was high, and None if a backlog was not sampled. `standstills` are times (from, to) in
-    µs in which consumers stood still and may have kept a backlog high.
+    The value is 0 if no backlog was high, and None if a backlog was not sampled. In the times `standstills` (from, to)
+    in µs, consumers' own processes stood still, which may have kept a backlog high.
     """
     levels: dict[str, Levels] = {}
     for source, subscription, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
@@ -134,8 +133,8 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
     """Return a backlog's usual height: its highest value from the steady phase's start to the first fault's effect.
 
-    In the cluster that a subscription moves to, the samples of its backlog begin later. If they begin after the first
-    fault's effect, they count up to the next fault's effect. The result is 0 if there is no value in that time.
+    If its first sample comes after this effect, as in the cluster that a subscription moves to, the time ends with the
+    next fault's effect. The result is 0 if there is no sample in the time.
     """
     steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)

@@ -22,10 +22,10 @@ from brokerproof_judging.measurements.waiting import list_samples, read_absence,
 
 
 def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """Yield `repeated_by_move` and `missed_by_move` for each subscription that moves.
+    """Yield the numbers of messages `repeated_by_move` and `missed_by_move` of each subscription that moves.
 
     A repeated message was delivered in both clusters. A missed message was acked, and delivered in neither cluster.
-    `missed_by_move` is null if an undelivered message is `unproven` in the cluster that the subscription moved to.
+    `missed_by_move` is null if, in the new cluster, it is `unproven` whether an undelivered message is lost.
     """
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:
@@ -62,9 +62,9 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
 
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
-    """Return the time from the fault's effect until each list of live nodes had a sample without the fault's targets.
+    """Return the time from the fault's effect until no cluster's list of live nodes had a target of the fault any more.
 
-    The value is None if no target is in a list, if no node could give a list, or if targets went on serving.
+    The value is None if no target's role is listed, if no node was left to give a list, or if targets went on serving.
     """
     listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}

@@ -1,7 +1,7 @@
 """Measures how long a fault interrupted clients: late messages, the first ack, the longest gaps.
 
-All are measured for each place, which is a producer or a subscription in one partition of a cluster. The evidence names
-the worst place. All times come from the clients' own records.
+Each is measured for every place: one producer or subscription in one partition of a cluster. The evidence names the
+worst place. All times come from the clients' own records.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _RESOLUTION = "resolution: 1 ms"
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAck:
-    """The first ack that a place got for a message sent after a fault's effect. `at_us` is None if it got no such ack.
+    """The first ack that a producer got in one partition, its `place`, for a message sent after a fault's effect.
 
-    A place is a producer in one partition of a cluster.
+    `at_us` is None if it got no such ack.
     """
 
     place: str
@@ -47,9 +47,9 @@ class FirstAck:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """The longest time without an event (an ack or a delivery) at any one place, and the number of places compared.
+    """The longest time in which a producer got no ack, or a subscription no delivery, in one partition, its `place`.
 
-    `proven_us` is the length of the longest such time after clients' own standstills are cut out; 0 if none is left.
+    `places` is the number of places compared. `proven_us` is the longest such time without clients' own standstills.
     """
 
     start_us: int
@@ -65,10 +65,7 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class _PlaceAcks:
-    """A row with the acks of one place, and the number of acks that the place's producer got in all places.
-
-    A place is a producer in one partition of a cluster.
-    """
+    """The acks of one producer in one partition, as a row, and the number of its acks in all partitions."""
 
     row: Row
     acks_of_producer: int
@@ -108,11 +105,11 @@ def read_client_events(
 
 
 def _read_place_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> list[_PlaceAcks]:
-    """Return the acks of each place that has to get acks. A place's row has a column for each fault: `fault0`, ….
+    """Return the acks of each place (a producer in one partition of a cluster) that has to get acks.
 
-    In such a column, `waited` is the number of messages that were sent after the fault's effect or never sent. `first`
-    is the time in µs of the first ack of a message that was sent after the effect. Messages whose partition no ack
-    names have a place of their own. This place has to get acks only if the producer got no ack at all.
+    A row has a column for each fault: `fault0`, …. Its field `waited` is the number of messages that were sent after
+    the fault's effect or never sent. `first` is the time in µs of the first ack of a message sent after the effect.
+    Messages of unknown partition have a place of their own, which has to get acks only if the producer got none at all.
     """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     columns = []
@@ -158,9 +155,9 @@ def _find_ack_gaps(
 def _find_delivery_gaps(
     run: Run, times: RunTimes, attempts: DataFrame, deliveries: DataFrame, standstills: Times
 ) -> dict[str, Gap]:
-    """Return {fault: longest gap between deliveries}; empty if the scenario has no subscriptions.
+    """Return {fault: longest gap between deliveries to one subscription in one partition}; empty without subscriptions.
 
-    A subscription that moves has one place for both clusters, so no gap begins when it leaves its first cluster.
+    If a subscription moves, its deliveries in both clusters count together, so the move itself begins no gap.
     """
     topology, workload = run.topology, run.scenario.workload
     if not workload.subscriptions:
@@ -201,11 +198,10 @@ def _find_delivery_gaps(
 
 
 def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
-    """Return `topic`, `place` and `at` (µs) of each message's first delivery at each place.
+    """Return `topic`, `place` (a subscription in one partition) and `at` (µs) of each message's first delivery there.
 
-    A repeated delivery is left out, because it ends no gap: new messages may still be delayed. If a subscription moved
-    and gets a message again in its new cluster, that delivery is left out too. A message without a readable producer or
-    seq is identified by its position.
+    Repeated deliveries, also in the cluster that a subscription moved to, end no gap: new messages may still be
+    delayed. A message without a readable producer or seq is identified by its position.
     """
     named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
     position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")
@@ -247,14 +243,13 @@ def _find_longest_gaps(
     standstills: Times,
     client: Column,
 ) -> dict[str, Gap]:
-    """Return {fault: longest gap that touches the fault's `client_span`}. A fault without a gap is left out.
+    """Return {fault: longest gap} over the gaps that touch the time from the fault's injection to the next injection.
 
-    A `client_span` goes from a fault's injection to the next fault's injection. `events` has the columns `topic`,
-    `place` and `at` in µs. A row with null for `at` names a place that has to get events, even if it gets none. A gap
-    is the time between two successive events of a place. A place's first gap begins when the load becomes steady. A gap
-    that begins before the load ends lasts until the next event, or until the load's end if no event follows. No gap is
-    cut at the edges of a `client_span`. `client` is the part of a place's name that names the client in `standstills`.
-    Spark compares successive events of each place. The driver gets one or two rows for each fault.
+    `events` has the columns `topic`, `place` (a client in one partition) and `at` (µs). A row with null for `at` names
+    a place that has to get events, even if it gets none. A gap is the time between two successive events of a place. A
+    place's first gap begins when the load becomes steady. If no event follows, a gap ends with the load. A fault
+    without a gap is left out. `standstills` has, by client, the times in which its own process stood still. `client` is
+    the column with the client's name, taken from `place`.
     """
     # A null comes first in the order.
     place = Window.partitionBy("topic", "place").orderBy("at")

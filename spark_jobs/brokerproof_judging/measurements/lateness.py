@@ -21,10 +21,9 @@ _KEY = ["cluster", "topic", "producer", "key"]
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
-    """A summary of the interruptions that touch a fault's `client_span`.
+    """The interruptions that touch the time from a fault's injection to the next injection, as a summary.
 
-    A `client_span` goes from a fault's injection to the next fault's injection. A place is a producer in one partition
-    of a cluster, such as `eu/partition 3/shop-p0`.
+    A place is a producer in one partition of a cluster, such as `eu/partition 3/shop-p0`.
     """
 
     # The end of the last interruption, and its place.
@@ -46,7 +45,7 @@ class Interruptions:
 
 
 def name_place(*parts: Column) -> Column:
-    """Return `parts`, such as cluster, partition and client, joined by `/`. Null parts are left out."""
+    """Return the name of a place: `parts`, such as cluster, partition and producer, joined by `/` without nulls."""
     return F.concat_ws("/", *parts)
 
 
@@ -60,9 +59,9 @@ def name_partition(partition: Column) -> Column:
 def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
     """Return `publishes` with the columns `place` (a name made of cluster, partition and producer) and `in_unknown`.
 
-    `in_unknown` is true if the partition is not known. Only an ack names a partition. For an attempt without an ack,
-    the partition comes from acks of the same key. If the topic is not `partitioned`, all attempts are in its only
-    partition. Every producer holds its keys in memory, so all keys fit into one task's memory.
+    `in_unknown` is true if the partition is not known. Only an ack names it, so an attempt without an ack gets the
+    partition of acks of the same key. A topic that is not `partitioned` has one place for each producer. All keys must
+    fit into a task's memory.
     """
     if not partitioned:
         place = name_place(F.col("cluster"), F.col("producer"))
@@ -83,12 +82,12 @@ def measure_interruptions(
     load: Span,
     standstills: Times,
 ) -> dict[str, Interruptions]:
-    """Return {fault: interruptions that touch its `client_span`}. A fault without interruptions is left out.
+    """Return {fault: interruptions that touch the time from its injection to the next}, for faults that have any.
 
-    `attempts` come from `place_attempts`. Messages that were due before the steady phase are left out. An interruption
-    is not cut at the edges of a `client_span`, but ends with the load at the latest. A message that was never acked is
-    late until the load's end, even if later messages of the same place were acked. `standstills` are those of
-    producers.
+    In an interruption, a producer had a message in one partition that was due more than `late_after_us` before and had
+    no ack. Messages that were due before the steady phase do not count. A message that was never acked is late until
+    the load's end. `attempts` come from `place_attempts`. `standstills` has, by producer, the times in which its own
+    process stood still.
     """
     load_end_us = load.end_us
     messages = _find_late_times(attempts, late_after_us, load)
@@ -114,7 +113,7 @@ def measure_interruptions(
 def _summarize(
     interruptions: DataFrame, faults: Sequence[EffectiveFault], load_end_us: int
 ) -> dict[tuple[str, bool], Interruptions]:
-    """Return {(fault's name, value of `proven`): summary of the interruptions that touch the fault's `client_span`}.
+    """Return {(fault, value of `proven`): summary of the interruptions that touch the fault's `client_span`}.
 
     `interruptions` has the columns `topic`, `place`, `start`, `end`, `away`, and `proven` from `add_proven`. `away` is
     true if the last message that was due at the place had no ack when the load ended.
@@ -161,7 +160,7 @@ def _summarize(
 def join_spans(times: DataFrame, faults: Sequence[EffectiveFault]) -> DataFrame:
     """Return each row of `times` (`start`, `end` in µs) once for each fault whose `client_span` the row touches.
 
-    The new column `fault` has the fault's name. A row that touches no `client_span` is left out.
+    A `client_span` goes from a fault's injection to the next injection. The new column `fault` has the fault's name.
     """
     spans = make_constant(
         [
@@ -175,11 +174,11 @@ def join_spans(times: DataFrame, faults: Sequence[EffectiveFault]) -> DataFrame:
 
 
 def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> DataFrame:
-    """Return `topic`, `place`, `start`, `end` and `answered` of each message that can be late before the load's end.
+    """Return `topic`, `place`, `start`, `end` and `answered` of each message that could be late before the load's end.
 
-    From `start` (µs), a message counts as late. `end` is its first ack, or the load's end. If `end` is not after
-    `start`, the message was not late. `answered` is true if the message was acked before the load ended. Messages that
-    were due before the load became steady are left out.
+    A message is late from `start` to `end` (µs), its first ack or the load's end. It is not late if `end` is not after
+    `start`. `answered` is true if it was acked before the load ended. Messages due before the steady phase are left
+    out.
     """
     acked = F.when(F.col("outcome") == AttemptOutcome.ACKED, F.unix_micros("settled_at"))
     load_end_us = load.end_us
@@ -197,7 +196,7 @@ def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> Dat
 
 
 def _merge_times(times: DataFrame) -> DataFrame:
-    """Return one row for all times of the same place that overlap or touch each other."""
+    """Merge rows of `times` that have the same place and whose times overlap or touch each other into one row."""
     ordered = Window.partitionBy("topic", "place").orderBy("start", "end")
     reached = F.max("end").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
     begins = (reached.isNull() | (F.col("start") > reached)).cast("int")

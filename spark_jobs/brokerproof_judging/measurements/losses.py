@@ -19,11 +19,10 @@ def measure_losses(
 ) -> dict[str, dict[str, Estimate]]:
     """Return {fault: {metric: estimate}} for `rpo_messages`, `rpo_s` and `lost_later_messages`.
 
-    The first two are about messages sent before the fault's effect, the third about messages sent after it. A message
-    without a time of sending counts as sent before each effect. `destroyed` has (cluster, time of effect in µs, time of
-    healing) for each cluster that the scenario declares as destroyed. A message that was sent to such a cluster before
-    its destruction does not count in `lost_later_messages`. If messages are unproven, a value counts the proven losses
-    and is "at least".
+    The first two are the number and the age of lost messages sent before the fault's effect, the third counts later
+    ones. A message without a time of sending counts as sent before. `destroyed` has (cluster, time of effect in µs,
+    time of healing) for each cluster that the scenario declares as destroyed. A message sent to such a cluster before
+    its destruction does not count in `lost_later_messages`. If further messages are unproven, a value is "at least".
     """
     sent = F.coalesce(F.unix_micros("sent_at"), F.lit(0))
     excused = F.lit(False)
@@ -73,7 +72,7 @@ def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Estim
 
 
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
-    """Yield `missing_messages`, the number of missing messages, for each anomaly that means that a message is missing.
+    """Yield `missing_messages`, the number of missing messages, for each anomaly that a missing message can have.
 
     Yields nothing unless the scenario bounds this metric. A message counts once for each log and subscription in which
     it is missing. If a message is unproven, each number is "at least".

@@ -1,4 +1,4 @@
-"""Measured values, or the reasons why there are none, and the rows of the table `measurements` made from them."""
+"""Makes rows of the table `measurements` from measured values, or from the reasons why there are none."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 class Estimate:
     """A measured value and its evidence. `value` is None if nothing could be measured.
 
-    If `at_least`, the real value may be higher: the measurement was cut off, or messages are unproven. `cut_off_by` is
-    the fault that cut it off; None if no fault did. If `at_most`, the real value may be lower, because clients or the
-    monitor may have added to it. `proven` is the value without the part that clients or the monitor may have added.
+    If `at_least`, the real value may be higher: messages are unproven, or the measurement was cut off. `cut_off_by` is
+    the fault that cut it off, if one did. If `at_most`, the real value may be lower, because clients or the monitor may
+    have added to it. `proven` is then the value without this addition.
     """
 
     value: float | None
@@ -112,9 +112,9 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
 
 
 def _is_decided(least: float | None, most: float | None, bound: Bound | None) -> bool:
-    """Return whether a value between `least` and `most` is known well enough to judge the bound.
+    """Return whether a bound can be judged if only the limits `least` and `most` of a value are known.
 
-    This is true if each such value breaks the bound. It is also true if each such value holds it and `most` is known.
+    It can if all values between them break the bound, or if all hold it and `most` is not None.
     """
     lowest, highest = (None, None) if bound is None else (bound.min, bound.max)
     if is_broken(least, most, lowest, highest):
@@ -125,7 +125,7 @@ def _is_decided(least: float | None, most: float | None, bound: Bound | None) ->
 def is_broken(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
     """Return whether every value from `least` to `most` is outside the bounds `lowest` and `highest`.
 
-    If `least` or `most` is None, it is not known. If `lowest` or `highest` is None, there is no such bound.
+    A limit `least` or `most` of None is not known, so values may be arbitrarily low or high. A bound of None is absent.
     """
     return (least is not None and highest is not None and least > highest) or (
         most is not None and lowest is not None and most < lowest
@@ -135,7 +135,7 @@ def is_broken(least: float | None, most: float | None, lowest: float | None, hig
 def is_held(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
     """Return whether every value from `least` to `most` is within the bounds `lowest` and `highest`.
 
-    If `least` or `most` is None, it is not known. If `lowest` or `highest` is None, there is no such bound.
+    A limit `least` or `most` of None is not known, so values may be arbitrarily low or high. A bound of None is absent.
     """
     return (highest is None or (most is not None and most <= highest)) and (
         lowest is None or (least is not None and least >= lowest)

@@ -26,9 +26,9 @@ AT_END = "end"
 def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     """Yield `segments_not_spanning`: the number of log segments that lack a copy in a region that needs one.
 
-    There is a value for each named `moment`, such as `end`, in the table `copies`. A segment also counts if its
-    required regions are not known. At `end`, the value is null unless the copies of every log were asked for after the
-    last fault was undone.
+    There is a value for each `moment` in the table `copies`, such as `end`. A segment also counts if its required
+    regions are not known. The value at `end` is null unless each log's copies were asked for after the last fault was
+    undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
@@ -74,8 +74,8 @@ def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str
 def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
     """Return the number of under-replicated segments at the end: the sum of each cluster's last sample.
 
-    The value is null if a cluster was not sampled after all faults were undone, or if no record proves that they were.
-    It is also null if a cluster's last sample is more than `SILENCE_US` older than the last sample in the run.
+    The value is null if no record proves that all faults were undone, or if a cluster was not sampled afterwards. It is
+    also null if a cluster's last sample is more than `SILENCE_US` older than the run's last sample.
     """
 
     def make(value: float | None, evidence: str) -> MeasuredValue:
@@ -99,10 +99,10 @@ def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> Me
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield, for each phase and the read-back, the share of disk reads that were made in the topic owner's region.
 
-    The share counts bytes. The bytes that a node read between two samples count for the phase that contains the later
-    sample. They count for the read-back if the time between the samples touches it. The owner is the one that was known
-    at the later sample. If a cluster's topics have owners in several regions, or none is known, the bytes are left out.
-    If no bytes count, the share is null.
+    The share counts bytes. Those that a node read between two samples count for the phase of the later sample. They
+    count for the read-back (of the logs) if the time between the samples touches it. The owner is the one known at the
+    later sample. The bytes are left out if owners are in several regions or not known. If no bytes count, the share is
+    null.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -135,9 +135,9 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield, for each phase, the share of samples with the topic's owner in the region that the scenario expects.
 
-    Phases without an expected region are left out. A sample counts if it names a node and is in the last third of the
-    phase. The sample must also come after the last fault that took effect or recovered in the phase. The value is null
-    if a partition has no such sample, or if the load never became steady.
+    Phases without an expected region are left out. Samples count if they name a node, in the last third of the phase,
+    after the last fault that took effect or recovered in it. The value is null if a partition has no such sample, or if
+    the load never became steady.
     """
     for phase, region in run.scenario.owner.by_phase.items():
         span = times.phases.get(phase)

@@ -23,15 +23,13 @@ _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_ma
 
 
 def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """Yield the latency from a message's scheduled time to its first ack, and the share of the schedule that was acked.
+    """Yield the latency from a message's scheduled time to its first ack, and the share of scheduled messages acked.
 
-    Both are measured for each phase, and the latency also for the time in which each fault slowed clients down. If
-    messages are published to several clusters, each cluster also has its own latency, as `PHASE/CLUSTER` and
-    `FAULT/CLUSTER`.
+    Both are measured for each phase, the latency also for the time in which a fault slowed clients down. If messages
+    are published to several clusters, `PHASE/CLUSTER` and `FAULT/CLUSTER` have the latency of one cluster.
 
-    A message belongs to the time in which it was scheduled. The latency of a message that was never acked lasts until
-    the end of the load. The schedule is the target rate times the phase's length, so a message without an attempt
-    counts as not acked.
+    A message belongs to the time in which it was scheduled. If it was never acked, its latency lasts until the load's
+    end. The number scheduled is the target rate times the phase's length, so it includes messages without an attempt.
     """
     if not times.phases:
         metrics = (*_LATENCIES, "rate_held")
@@ -77,8 +75,8 @@ def _find_latencies(
 ) -> dict[tuple[str, str | None], Row]:
     """Return {(name, home): row}, with the numbers of all and of acked messages and a summary of latencies in µs.
 
-    The name is that of a phase or fault in `times`. The home is a cluster that messages were published to, or None for
-    all such clusters. Rows for single clusters are made only if `apart`.
+    `name` is a phase or fault in `times`. `home` is a cluster that messages were published to, or None for all of them.
+    Rows for single clusters are made only if `apart`.
     """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     scheduled = F.unix_micros("scheduled_at")
@@ -105,9 +103,9 @@ def _find_latencies(
 
 
 def _summarize(time: str) -> Iterator[Column]:
-    """Yield a column's quantiles (p50, p99) and its maximum, and then both again without the effect of standstills.
+    """Yield the quantiles (p50, p99) and the maximum of the column `time`, then both without the effect of standstills.
 
-    The second time, a message counts as 0 if its `own` is true, because a standstill may have delayed it.
+    In the latter, a message whose `own` is true counts as 0: a client that itself stood still may have delayed it.
     """
     proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col(time))
     for values, quantiles, longest in (
@@ -120,17 +118,17 @@ def _summarize(time: str) -> Iterator[Column]:
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:
-    """Return only the rows of `messages` about a log in the message's home, the cluster that it was published to."""
+    """Return only the rows of `messages` about the log of the cluster that the message was published to (its home)."""
     return messages.filter("subscription IS NULL AND cluster = home")
 
 
 def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
     """Yield, for each direction `HOME>OTHER` and phase, the time from the ack in HOME to the first delivery in OTHER.
 
-    A message belongs to the phase in which it was scheduled, and has a lag for each subscription of the other cluster.
-    The lag includes the delivery, because clients do not learn when a node stored a replicated message. It is 0 if the
-    delivery came before the ack. If the other cluster has no subscription, the value is null. If a standstill of a
-    consumer may have caused lags, the value is "at most".
+    A message belongs to the phase in which it was scheduled, and has a lag for each subscription of OTHER. The delivery
+    ends the lag, because clients do not learn when a node stored a replicated message. The lag is 0 if the delivery
+    came before the ack, and null without a subscription of OTHER. It is "at most" if a consumer that itself stood still
+    may have caused it.
     """
     ways = list_replication_ways(run.topology, run.scenario.workload)
     if not ways:

@@ -58,7 +58,7 @@ def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, Dat
 
 
 def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts: Counts) -> Iterator[MeasuredValue]:
-    """Yield all measured values. `messages` is the table of judged messages, and `counts` counts its anomalies."""
+    """Yield all measured values of a run. `messages` is the table of judged messages, `counts` counts anomalies."""
     times, samples = recorded.times, recorded.samples
     yield from measure_spread(run, times)
     yield measure_under_replication(run, times, samples)
@@ -76,10 +76,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts:
 def measure_faults(
     run: Run, times: RunTimes, samples: Samples, events: ClientEvents, messages: DataFrame
 ) -> Iterator[MeasuredValue]:
-    """Yield each metric of each fault. If a metric could not be measured, its value is null, with the reason.
-
-    `messages` is the table of judged messages.
-    """
+    """Yield each metric of each fault. If a metric could not be measured, its value is null, with the reason."""
     for ineffective in times.ineffective:
         for metric in _list_metrics(run, ineffective.name):
             yield make_measured_value(metric, ineffective.name, None, ineffective.why)

@@ -42,12 +42,11 @@ class Span:
 class EffectiveFault:
     """A fault that took effect, in a run whose load became steady.
 
-    `span` goes from the fault's effect to the effect of the next fault, which `cut_off_by` names, or to the load's end.
-    `client_span` goes from the injection to the injection of the next fault, which `next_injected` names, or to the
-    load's end. Clients are measured from the injection, because a graceful stop interrupts them before it takes effect.
-    `slowed` goes from the effect to the healing; None if the fault does not slow clients down. `recovered_us` is the
-    time at which the targets were healthy again; None if they never were. `leaves_nodes` is true if the targets go on
-    serving.
+    `span` lasts from its effect to the effect of the next fault, `cut_off_by`, or to the load's end. `client_span`
+    lasts from its injection to the injection of the next fault, `next_injected`, or to the load's end. It is used for
+    clients, because a graceful stop interrupts them before it takes effect. `slowed` lasts from the effect to the
+    healing; None if the fault does not slow clients down. At `recovered_us`, the targets were healthy again; None if
+    they never were. `leaves_nodes` is true if the targets go on serving.
     """
 
     name: str
@@ -79,9 +78,9 @@ class IneffectiveFault:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTimes:
-    """The phases of a run, by name, and its faults. If the load never became steady, there are no phases.
+    """The times of a run's phases, by name, and of its faults. There are no phases if the load never became steady.
 
-    A fault that helps the cluster to recover, such as a start of standby nodes, is not in `effective` or `ineffective`.
+    `effective` and `ineffective` lack faults that help the cluster to recover, such as a start of standby nodes.
     """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
@@ -100,11 +99,10 @@ class RunTimes:
 
     @property
     def settled_us(self) -> int | None:
-        """The last time in µs at which a fault took effect or recovered.
+        """The last time in µs at which a fault took effect or recovered; None if no record proves all faults undone.
 
-        It is None if no record proves that the faults were undone. Only a sample after this time shows the state at the
-        run's end. In a run without faults, the time is the start of the last phase, or 0 if the load never became
-        steady.
+        Only a sample after this time shows the state at the run's end. Without faults, the time is the start of the
+        last phase, or 0 if the load never became steady.
         """
         last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
@@ -123,7 +121,7 @@ class RunTimes:
 
 
 def read_run_times(run: Run) -> RunTimes:
-    """Read the record of the phases and the table `faults`."""
+    """Return the times of a run's phases and faults, from the record of the phases and the table `faults`."""
     times = read_record(run, PhaseTimes)
     edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
     spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
@@ -174,7 +172,7 @@ def read_run_times(run: Run) -> RunTimes:
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:
     """Return {node: times in which a fault kept the node down or the node was on standby}.
 
-    Such a time ends when the node has recovered, or when a helping fault, such as a start of standby nodes, starts it.
+    Such a time ends when the node has recovered, or when a fault that helps the cluster starts the node.
     """
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]

@@ -1,4 +1,4 @@
-"""The samples in the table `observations`. Their number grows with time and not with messages, so they are few."""
+"""The samples in the table `observations`. They are few, because their number grows with time and not with messages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SILENCE_US = 5_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """The samples of a run's sources (clusters, topics, nodes and links), from the table `observations`.
+    """The samples that the monitor took of a run's clusters, topics, nodes and links, from the table `observations`.
 
-    `series` has the pairs (time in µs, value) of each (source, metric), in order of time. A sample without a value is
-    left out, because its source gave no answer. `expected` has the (source, metric) of each series that must have
-    samples. `silences` are the times (from, to) in µs, longer than `SILENCE_US`, in which the monitor took no sample of
-    any source. `last_us` is the time of the last sample.
+    A sample's source is the one of these that it is about. `series` has, by (source, metric), the pairs (time in µs,
+    value) in order of time, without samples to which the source gave no answer. `expected` has the (source, metric)
+    that must have samples. `silences` are the times (from, to) in µs, longer than `SILENCE_US`, in which no source was
+    sampled. `last_us` is the time of the last sample.
     """
 
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Samples:
     last_us: int = 0
 
     def find_series(self, kind: Source, metric: str) -> Iterator[tuple[str, Series]]:
-        """Yield (source's name, samples) for each source of the kind `kind` that has `metric`."""
+        """Yield (name, samples of `metric`) for each source of a kind, such as each cluster, that has the metric."""
         for (source, known), values in self.series.items():
             if known == metric and source.startswith(kind.join_name("")):
                 yield source.removeprefix(kind.join_name("")), values
@@ -45,8 +45,8 @@ class Samples:
     def find_by_subject(self, kind: Source, metric: SampledMetric) -> Iterator[tuple[str, str, Series]]:
         """Yield (source, subject, samples) of a metric that a source has once per subject, such as per subscription.
 
-        The subject is empty if the source has the metric only once, such as the owner of a topic without partitions. An
-        expected series that was never sampled is yielded too, with an empty list of samples.
+        If the source has the metric only once in all, the subject is empty. An expected series that was never sampled
+        is yielded too, with an empty list of samples.
         """
         for source, known in dict.fromkeys([*self.expected, *self.series]):
             name, subject = split_name(known)

@@ -20,12 +20,12 @@ _SAMPLED = (Source.CLUSTER, Source.TOPIC, Source.NODE)
 
 
 def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
-    """Return the longest time between two successive samples of the same source (such as a node) and metric.
+    """Return the longest time between two successive samples of one metric of one source, such as a node.
 
-    Samples count from the steady phase's start to the end of consuming. A node need not answer while faults keep it
-    down. A cluster need not answer while all its nodes that serve, or all that store, are down. If an expected series
-    has no sample, the value is null, because the length of the gap is not known. If the longest gap breaks its bound,
-    the value is null too, because Brokerproof and not the messaging system is to blame for the gap.
+    Only the time from the steady phase's start to the end of consuming counts, and only while the source can answer. A
+    node cannot answer while faults keep it down. A cluster cannot answer while all its brokers, or all its storing
+    nodes, are down. The value is null if a series that the run must have has no sample. It is null too if the gap
+    breaks its bound, because such a gap is Brokerproof's fault and not the messaging system's.
     """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)
@@ -59,7 +59,7 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
 
 
 def _list_silent(run: Run, times: RunTimes, source: str) -> Sequence[Span]:
-    """Return the times in which a source need not answer, because its nodes were down."""
+    """Return the times in which a source of samples (a node, cluster or topic) cannot answer, as its nodes are down."""
     kind, name = split_name(source)
     if kind == Source.NODE:
         return times.down.get(name, ())

@@ -23,11 +23,11 @@ Times = Mapping[str, Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Standstills:
-    """The times (from, to) in µs in which clients stood still.
+    """The times (from, to) in µs in which client processes stood still.
 
-    `of_acks` has, by producer, the standstills that may delay acks. `of_deliveries` has, by subscription, those that
-    may delay deliveries: the standstills of all producers and of the subscription's consumers. `of_consumers` has, by
-    subscription, only those of its consumers.
+    `of_acks` has each producer's own times, which may delay its acks. `of_deliveries` has, by subscription, the times
+    of all producers and of the subscription's consumers. These may delay deliveries. `of_consumers` has, by
+    subscription, only the times of its consumers.
     """
 
     of_acks: Times = field(default_factory=dict)
@@ -51,9 +51,9 @@ def read_standstills(run: Run) -> Standstills:
 
 
 def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
-    """Return the latest time, `end_us` or earlier, that lies outside all times of `causes`.
+    """Return the latest time up to `end_us` at which no cause of delay was in effect.
 
-    `causes` are times (from, to) in µs in which standstills may have had effects. They may overlap.
+    `causes` has the times (from, to) in µs in which a client or the monitor may have caused delays. They may overlap.
     """
     for begin, until in sorted(causes, key=lambda cause: cause[1], reverse=True):
         if begin < end_us <= until:
@@ -62,9 +62,9 @@ def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
 
 
 def mark_own(times: DataFrame, standstills: Times, client: Column) -> DataFrame:
-    """Return `times` (`start`, `end` in µs) with the column `own`.
+    """Return the frame `times` with the column `own`: whether a row's own client may have lengthened the row's time.
 
-    `own` is true if a standstill of the row's `client` may have caused or lengthened the time from `start` to `end`.
+    A row's time lasts from `start` to `end`, in µs. The column `client` names its client, whose standstills count.
     """
     causes = {name: list_causes(each) for name, each in standstills.items() if each}
     if not causes:
@@ -76,11 +76,11 @@ def mark_own(times: DataFrame, standstills: Times, client: Column) -> DataFrame:
 
 
 def add_proven(times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0) -> DataFrame:
-    """Return the rows of `times` (`start`, `end` in µs) with `proven` false, and further rows with `proven` true.
+    """Return the rows of `times` twice: whole (`proven` is false), and without effects of standstills (true).
 
-    If no client stood still, there are no further rows. Otherwise, they repeat the rows of `times` without the parts
-    that standstills of the row's `client` may have caused. So a repeated row may be shortened, split or left out. A
-    standstill has effects for at least `lead_us` after its end.
+    A row's time lasts from `start` to `end`, in µs. Parts in which standstills of the row's `client` may have had
+    effects are cut out of the second copy. So it may be shortened, split or left out. A standstill has effects for at
+    least `lead_us` after its end. If no client stood still, no row has `proven` true.
     """
     if not any(standstills.values()):
         return times.withColumn("proven", F.lit(False))
@@ -116,8 +116,8 @@ def _look_up(times: Times, client: Column) -> Column:
 def list_causes(standstills: Iterable[tuple[int, int]], lead_us: int = 0) -> list[tuple[int, int]]:
     """Return the times in µs in which standstills may make messages late, in order and without overlaps.
 
-    Such a time begins with the standstill. After the standstill, the client works off the messages that came due
-    meanwhile. This is assumed to take as long as the standstill, and at least `lead_us`.
+    Such a time begins with the standstill. It ends when the client has worked off the messages that came due meanwhile.
+    This is assumed to take as long as the standstill, and at least `lead_us`.
     """
     found: list[tuple[int, int]] = []
     for begin, end in sorted(standstills):

@@ -1,7 +1,7 @@
 """Estimates from the monitor's samples how long after a fault an event came, such as the end of a high backlog.
 
-If the event had not come by the last sample, the estimate is "at least". If another fault takes effect later, only
-samples before its effect count, because later samples show the effects of both faults.
+If no sample shows the event, the time until the last sample is an estimate that is marked "at least". If another fault
+takes effect later, only samples before its effect count, because later samples show the effects of both faults.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ def find_end(levels: Levels) -> int | None:
 
 
 def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int) -> str:
-    """Return a clause for an estimate's evidence: the time of the last raised sample after `end_us`.
-
-    The clause is empty if there is no such sample.
-    """
+    """Return a clause with the time of the last sample after `end_us` that has the level RAISED; empty if none has."""
     raised = [at for samples in levels for at, level in samples if level is Level.RAISED and at > end_us]
     return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
@@ -63,10 +60,10 @@ def read_time_until_low(
 ) -> Estimate | None:
     """Return the time from the fault's effect until every high value was low again; None if no value was high.
 
-    `levels` has the samples after the effect, by source. If a value was high and no low sample followed, the result is
-    "at least", and `still` is its evidence. Otherwise `ended` is the evidence. If a source has no sample, or its
-    samples ended early (`is_silent`), the result has no value. `standstills` are the times in which clients stood still
-    and may have kept a value high.
+    `levels` has the levels of each source's samples after the effect. If a value was not low again by its last sample,
+    the estimate is marked "at least", and `still` is its evidence. Otherwise, `ended` is the evidence. The estimate has
+    no value if a source was not sampled until the end (`is_silent`). `standstills` are the times in which clients stood
+    still and may have kept a value high.
     """
     rose = [name for name, values in levels.items() if any(level is Level.HIGH for _, level in values)]
     ends = {name: find_end(levels[name]) for name in rose}
@@ -84,9 +81,9 @@ def read_time_until_low(
 
 
 def is_silent(samples: Samples, fault: EffectiveFault, values: Sequence[tuple[int, object]]) -> bool:
-    """Return whether a source has no sample in the last `SILENCE_US` before the end of sampling for the fault.
+    """Return whether a source was not sampled in the last `SILENCE_US` of sampling for the fault.
 
-    Sampling for a fault ends with the last sample of any source, or with the fault's `span` if this ends earlier.
+    Sampling ends with the fault's `span`, or with the last sample of any source if that is earlier.
     """
     return not values or min(fault.span.end_us, samples.last_us) - values[-1][0] > SILENCE_US
 
@@ -102,9 +99,8 @@ def read_arrival(
 ) -> Estimate:
     """Return the time from the fault's effect, or from `since_us`, to `at_us`, when a sample first showed an event.
 
-    The value is "at most" in two cases. If the monitor took no sample for some time before `at_us`, the event may have
-    come earlier. If `standstills` has a time in which a client stood still, the client itself may have delayed the
-    event.
+    The estimate is marked "at most" if the monitor took no sample for some time before `at_us`, because the event may
+    have come earlier. It is marked so too if a client that stood still (`standstills`) may have delayed the event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     # A source may need a second for its answer after the silence.
@@ -124,10 +120,10 @@ def read_arrival(
 def read_absence(
     fault: EffectiveFault, series: Iterable[Sequence[tuple[int, object]]], still: str, *, since_us: int | None = None
 ) -> Estimate:
-    """Return an "at least" estimate for an event that had not come by the last sample of `series`.
+    """Return an estimate marked "at least" for an event that no sample of `series` shows.
 
-    The estimate is the time from the fault's effect, or from `since_us`, to that last sample. If there is no sample in
-    this time, the estimate has no value. `still` is a clause that says what was sampled instead of the event.
+    Its value is the time from the fault's effect, or from `since_us`, to the last sample. If no sample is in this time,
+    the estimate has no value. `still` is a clause that says what the samples showed instead of the event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     last = max((values[-1][0] for values in series if values), default=start_us)

@@ -1,7 +1,7 @@
 """Finds anomalies that show only when messages are compared: a shared position, a log that went back, wrong order.
 
-Spark selects the rows and splits them into parts, so that rows that must be compared are in the same part. Each part is
-the rows of one Spark task. A query in `sql/anomalies/` finds the anomaly in each part.
+Rows that must be compared are brought into the same part: the rows of one Spark task. In each part, a query in
+`sql/anomalies/` finds the anomaly.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _FINDINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonInput:
-    """The tables that comparisons read: the recorded tables `publishes` and `stored`, and the table `places`.
+    """The tables that comparisons read: the recorded `publishes` and `stored`, and `places` from message_facts.py.
 
-    message_facts.py wrote `places`. It has a row for each message in each cluster's log and in each subscription.
+    The table `places` has a row for each message and place (a cluster's log or a subscription).
     """
 
     publishes: DataFrame
@@ -57,9 +57,10 @@ class ComparisonInput:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How the rows for an anomaly's query are selected and split: rows with equal values in `together` are in one part.
+    """How an anomaly's query gets its rows: `rows` selects them, and one part has all rows that agree in `together`.
 
-    The query may report the same message in the same log or subscription more than once.
+    A part is the rows of one Spark task. The query may report the same message in the same log or subscription more
+    than once.
     """
 
     rows: Callable[[ComparisonInput], DataFrame]
@@ -69,10 +70,7 @@ class Comparison:
 def find_by_comparison(
     spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """Return the findings of the comparisons for `anomalies`: each has a message, its place and the anomaly.
-
-    A place is a cluster's log or a subscription.
-    """
+    """Return each anomaly of `anomalies` that a comparison found, with its message and log or subscription."""
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),
@@ -113,12 +111,9 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
     """Return when acked attempts were sent and settled, and the highest position that was acked before each second.
 
-    If an ack was settled before its attempt was sent, the clock was set back between the two. The true times are then
-    not known, so the attempt is left out.
-
-    An attempt is compared with all acks that were settled before it was sent, by more than the clocks' error. The
-    highest position of these acks is a running maximum over time. Each second of a log is compared separately and
-    begins with the maximum of all earlier seconds. So no task has to read a whole log.
+    An attempt is compared with all acks that were settled before it was sent, by more than the clocks' error. Each
+    second of a log is compared separately. For it, the highest position acked earlier represents all earlier acks. If
+    an attempt was settled before it was sent, its clock was set back. Its true times are not known, so it is left out.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")

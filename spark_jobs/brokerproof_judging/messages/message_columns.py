@@ -1,7 +1,4 @@
-"""Makes the columns that identify a message, its log and its place, and reads the SQL files that use these columns.
-
-A place is a cluster's log or a subscription. `sql/macros.sql` has the SQL that takes `who` and `number` apart.
-"""
+"""Makes the columns that identify a message and its place (a log or a subscription), and reads SQL files for them."""
 
 from __future__ import annotations
 
@@ -30,11 +27,11 @@ _NAMELESS_MARK = "\u0001"
 
 
 def name_messages(frame: DataFrame) -> DataFrame:
-    """Return the frame with the columns `who` and `number`, which are never null, and with comparable positions.
+    """Return the frame with the columns `who` and `number`, which identify a message, and with comparable positions.
 
-    `who` and `number` are producer and seq. If a message lacks one of these, `who` is made of the message's position.
-    The batch index is -1 outside a batch. A system may answer a deduplicated retry with a negative segment. This is no
-    position, so segment, offset and batch index become null.
+    `who` and `number` are producer and seq, and never null. If one of these is missing, `who` is made of the message's
+    position. The batch index is -1 outside a batch. A system may answer a deduplicated retry with a negative segment.
+    This is no position, so segment, offset and batch index become null.
     """
     there = F.col("segment") >= 0
     positioned = frame.withColumns(

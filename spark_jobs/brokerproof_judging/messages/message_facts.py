@@ -1,9 +1,9 @@
-"""Derives the facts about every message at every place, and the anomalies that these facts show.
+"""Derives facts about every message at every place (a cluster's log or a subscription), and the anomalies in them.
 
-A place is a cluster's log or a subscription. A message's places are those that it had to reach and those at which it
-was found. For each part of the messages, `sql/log_facts.sql` and `sql/subscription_facts.sql` join three things: the
-publishes, the copies or deliveries at a place, and what is proven about the place, such as that a subscription drained.
-Later, comparisons.py reads the written places to find anomalies that show only when messages are compared.
+A message's places are those that it had to reach and those at which it was found. `sql/log_facts.sql` and
+`sql/subscription_facts.sql` join the publishes of a message, its copies or deliveries at a place, and proofs about the
+place. An example of a proof is that a subscription drained. Anomalies that show only when messages are compared are
+found later, by comparisons.py.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ FINDINGS = pa.schema([*PLACE_FIELDS, *[(name, pa.string()) for name in ("anomaly
 
 @dataclass(frozen=True, kw_only=True)
 class FactsOfPart:
-    """Writes the facts about messages at places, and the anomalies (findings), for one part of the recorded rows.
+    """Writes the facts about the messages in one part (the rows of one Spark task), and the anomalies in these facts.
 
-    A place is a cluster's log or a subscription. `places` and `findings` are the directories to write to. Each name in
-    `anomalies` has a query in `sql/anomalies/`.
+    The directory `places` gets a row of facts for each message and place (a cluster's log or a subscription). The
+    directory `findings` gets the anomalies. Each name in `anomalies` has a query in `sql/anomalies/`.
     """
 
     places: str
@@ -144,7 +144,7 @@ class FactsOfPart:
     SCHEMA = "part int, summary string"
 
     def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """Yield one row: the part's number, and its summary as JSON."""
+        """Write the facts and anomalies of a part. Yield one row: the part's number, and its `PartSummary` as JSON."""
         self._prepare(connection)
         connection.execute(read_query("published"))
         self._register_replicas(connection)

@@ -44,10 +44,10 @@ _FINDINGS_BY_ANOMALY = "SELECT legal, anomaly, count(*) AS count FROM findings G
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTablesOfPart:
-    """Writes a part of the tables `messages` and `anomalies`, and yields the part's counts.
+    """Writes one part of the tables `messages` and `anomalies` to the directories of these names.
 
-    The database's table `rows` holds the findings of comparisons. `places` and `findings` are the directories that
-    `FactsOfPart` wrote; `messages` and `anomalies` are those to write to.
+    The part's input is the files that `FactsOfPart` wrote to the directories `places` and `findings`, and the findings
+    of comparisons in the database's table `rows`.
     """
 
     run_id: str
@@ -63,10 +63,10 @@ class ResultTablesOfPart:
     SCHEMA = "part int, counts string"
 
     def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """Yield one row: the part's number, and its counts as JSON.
+        """Write the tables of a part. Yield one row: the part's number, and its counts as JSON.
 
-        Raises RunError if a comparison found an anomaly of a message at a place, but `FactsOfPart` wrote no facts about
-        this message there.
+        Raises RunError if a comparison found an anomaly of a message in a log or subscription for which `FactsOfPart`
+        wrote no facts about this message.
         """
         self._prepare(part, connection)
         connection.execute(read_query("findings"))
@@ -96,7 +96,7 @@ class ResultTablesOfPart:
 
 
 def add_up_counts(answers: Iterable[str]) -> Counts:
-    """Return the sum of all parts' counts, with a legal and an illegal number for each anomaly."""
+    """Return the sum of all parts' counts, with numbers of allowed (legal) and forbidden (illegal) anomalies."""
     totals = dict.fromkeys((*TOTALS, "not_sent"), 0)
     legal, illegal = (dict.fromkeys(Anomaly, 0) for _ in range(2))
     for answer in map(json.loads, answers):
@@ -120,8 +120,8 @@ def start_judging_workers(spark: SparkSession) -> None:
 class MessageJudging:
     """Judges the messages of a run. Call `work_out_facts` first, then `write_tables`.
 
-    `work_out_facts` writes intermediate tables, and `write_tables` the new tables `messages` and `anomalies`. The run's
-    old tables stay until `replacement.take_place` is called.
+    `write_tables` writes new tables `messages` and `anomalies`. They replace the run's old tables when
+    `replacement.take_place` is called.
     """
 
     def __init__(

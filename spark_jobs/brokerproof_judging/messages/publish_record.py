@@ -1,7 +1,7 @@
 """Finds gaps and contradictions in the table `publishes`. If there are any, no message can be called missing.
 
-Each part of the messages gives a summary, which also counts the rows of each client and of each log. client_counts.py
-compares these numbers with those that the clients and the logs' readers counted themselves.
+They are found from one summary for each part (the rows of one Spark task). The summary also counts the rows of each
+client and log. client_counts.py compares these counts with the clients' and log readers' own counts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TWO_KEYS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE key !
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """A summary of the rows in one part of the messages. Its size does not grow with the number of messages."""
+    """A summary of one part (the rows of one Spark task). Its size does not grow with the number of messages."""
 
     # (producer, messages, lowest seq, highest seq)
     producers: list[tuple[str, int, int, int]]

@@ -29,7 +29,7 @@ _LEAD_S = 10
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSteps:
-    """`count` steps of `step_s` seconds each. Times are microseconds since the epoch."""
+    """The steps of a series in time: `count` steps of `step_s` seconds each. Times are µs since the Unix epoch."""
 
     start_us: int
     step_s: int
@@ -45,16 +45,16 @@ class TimeSteps:
         return self.start_us + self.count * self.step_us
 
     def find(self, at_us: int) -> int | None:
-        """Return the number of the step that contains `at_us`; None if no step does."""
+        """Return the number, from 0, of the step that contains `at_us`; None if no step does."""
         number = (at_us - self.start_us) // self.step_us
         return number if 0 <= number < self.count else None
 
 
 def choose_time_steps(run: Run) -> TimeSteps | None:
-    """Return the time steps until the jobs load and consume ended; None if no time of these jobs is recorded.
+    """Return the time steps of a run's series; None if no time of the jobs load and consume is recorded.
 
-    The steps begin `_LEAD_S` seconds before the load was steady. If the load never became steady, they begin when the
-    first of the two jobs started.
+    The steps begin `_LEAD_S` seconds before the load was steady, and end when both jobs and the load's phases have
+    ended. If the load never became steady, they begin when the first of the two jobs started.
     """
     phases = read_record(run, PhaseTimes)
     jobs = [one for name in ("load", "consume") if (one := read_record(run, StepSeconds, name)) is not None]

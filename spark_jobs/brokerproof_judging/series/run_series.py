@@ -85,10 +85,7 @@ def _keep_changes(samples: Sequence[tuple[int, str | None]]) -> Iterable[tuple[i
 
 
 def make_run_series(spark: SparkSession, run: Run) -> RunSeries:
-    """Return the series of a judged run, or only a `problem` if no time of the jobs load and consume is recorded.
-
-    The series need the table `messages`.
-    """
+    """Return a judged run's series, or only a `problem` if no time of the jobs load and consume is recorded."""
     steps = choose_time_steps(run)
     if steps is None:
         return RunSeries(problem="Nothing was published, so there is nothing to draw.")

@@ -1,6 +1,6 @@
 """Counts the rows of a suite's tables a second time, without Great Expectations, and compares the two counts.
 
-If they differ, the suite is `unknown`: one of the two counts is wrong, so no verdict can rest on them.
+If they differ, the suite's verdict is `unknown`, because one of them is wrong.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from brokerproof_judging.suites.tally import Tally
 
 @dataclass(frozen=True, kw_only=True)
 class MessageCounts:
-    """Numbers of rows in `messages` and `anomalies`.
+    """The second count of rows in `messages` and `anomalies`, made without Great Expectations.
 
-    `places` has (cluster, subscription) of each place in `messages`, with None instead of a subscription for a log.
+    `places` has each (cluster, subscription) in `messages`; the subscription is None in rows about a cluster's log.
     """
 
     rows: int
@@ -42,7 +42,7 @@ class MessageCounts:
 
 
 def count_messages(messages: DataFrame, anomalies: DataFrame, run_id: str) -> MessageCounts:
-    """Count the rows with two Spark jobs, for any number of anomalies."""
+    """Count the rows of both tables, in total and by anomaly, with two Spark jobs."""
     known = F.array(*(F.lit(str(anomaly)) for anomaly in Anomaly))
     # No expectation asks for an anomaly with an unknown name. An illegal anomaly that is not in the column `anomalies`
     # was not found.
@@ -100,10 +100,7 @@ def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run
 
 
 def _list_places(run: Run) -> list[tuple[str, str | None]]:
-    """Return (cluster, subscription) of each place that the scenario names. The subscription is None for a log.
-
-    Replication may add other places.
-    """
+    """Return (cluster, subscription) of each log and subscription that the scenario names, with None for a log."""
     first = next(iter(run.topology.clusters))
     workload = run.scenario.workload
     logs: list[tuple[str, str | None]] = [(cluster, None) for cluster in workload.produce_on or [first]]

@@ -1,7 +1,7 @@
-"""Makes the pages that Great Expectations builds about its validations readable without other hosts.
+"""Makes the pages that Great Expectations builds about its validations readable without access to other hosts.
 
-The library's pages load scripts and styles from nine hosts, and the index is blank without these. So all references to
-other hosts and all scripts are removed, a small style sheet is added, and the index becomes plain links.
+The pages load scripts and styles from nine hosts, and the index is blank without these. So all scripts, and all
+references that load from other hosts, are removed. A small style sheet is added, and the index becomes plain links.
 """
 
 from __future__ import annotations

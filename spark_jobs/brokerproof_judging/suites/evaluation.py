@@ -1,9 +1,9 @@
 """Runs the Great Expectations suites on a run's tables and makes the judgement of each.
 
-Great Expectations is not trusted with the verdict. Even if it calls a suite successful, the suite passes only under
-three conditions. Its file is complete (brokerproof/suites/suite_file.py). Every expectation that applies to the run's
-system was evaluated, on all rows, without an exception. An independent count agrees (cross_check.py,
-standard_answers.py). Otherwise the suite is `unknown` or `no_data`, with the reason.
+A suite that Great Expectations calls successful passes only under three more conditions. Its file is complete
+(brokerproof/suites/suite_file.py). Every expectation that applies to the run's messaging system was evaluated on all
+rows, without an exception. A second count of the rows agrees (cross_check.py, standard_answers.py). Otherwise the suite
+is `unknown` or `no_data`, with the reason.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class JudgedTables:
 
     @cached_property
     def measurements(self) -> list[dict[str, Any]]:
-        """All rows of `measurements`: one per metric and subject, such as a fault or a phase."""
+        """All rows of `measurements`: one for each metric and its subject, such as a fault or a phase."""
         self._require("measurements")
         return list(iterate_rows(self._run, "measurements"))
 
     def select_measurements(self, suites: Collection[Suite]) -> pd.DataFrame:
-        """Return the rows of `measurements` that belong to `suites`, with columns of Python objects.
+        """Return the rows of `measurements` that belong to `suites`, as Python objects.
 
-        In a column of numbers, pandas does not tell null from NaN.
+        In a column of numbers, pandas would not tell null from NaN.
         """
         rows = [row for row in self.measurements if row["suite"] in suites]
         return pd.DataFrame(rows, columns=SCHEMAS["measurements"].names, dtype=object)
@@ -97,14 +97,13 @@ def evaluate(
 ) -> dict[str, SuiteJudgement]:
     """Return the judgement of each suite on the run's tables, by the suite's name.
 
-    If `suites` is given, only these are judged. Otherwise, the five suites of Brokerproof, all other suites in
-    `expectations_dirs`, and the suites `required` are judged. A required suite is judged even if it has no file. An
-    error in a suite makes only this suite `unknown`. Raises InputError or OSError only if the directories cannot be
-    listed.
+    If `suites` is None, Brokerproof's five suites, all others with a file in `expectations_dirs`, and those in
+    `required` are judged. A required suite without a file is `unknown`. An error in one suite makes only this suite
+    `unknown`. Raises InputError or OSError only if `expectations_dirs` cannot be listed.
 
-    The first call in a process takes 7 to 10 s longer, because it imports Great Expectations. `library` is called with
-    the directory in which to build Data Docs and with the run's name for these pages. It returns the `Library`. If
-    `data_docs`, the pages are copied to the run's `report/data_docs`.
+    `library` returns a `Library`, given a directory for Data Docs (pages about the results) and the run's name. If
+    `data_docs`, these pages are copied to the run's `report/data_docs`. The first call in a process takes 7 to 10 s
+    longer, because it imports Great Expectations.
     """
     names = list(dict.fromkeys([*find_suites(expectations_dirs), *required]) if suites is None else suites)
     tables = JudgedTables(spark, run)
@@ -199,7 +198,7 @@ def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run
 def _has_measurements(file: SuiteFile, tables: JudgedTables, run: Run) -> bool:
     """Return whether the run has, or must have, a measurement of a suite to which the file's metrics belong.
 
-    A measurement must exist if the suite file demands it, or if the scenario has a bound or an expected owner for it.
+    The run must have one if the suite file requires it, or if the scenario sets a bound or an expected owner for it.
     """
     suites = list_suites_measured(file)
     measured = any(row["suite"] in suites for row in tables.measurements)
@@ -237,10 +236,10 @@ def _give_up(suite: str, expectations_dirs: Sequence[str], error: Exception) -> 
 
 
 def _add_inapplicable(judgement: SuiteJudgement, file: SuiteFile, reasons: Mapping[str, str]) -> SuiteJudgement:
-    """Return the judgement with the inapplicable expectations too, in the file's order.
+    """Return the judgement extended by the expectations that do not apply to the run, in the file's order.
 
-    `reasons` has, by the name of each inapplicable expectation, why it does not apply. These expectations count neither
-    as written nor as evaluated.
+    `reasons` has, by the name of each such expectation, why it does not apply. These expectations count neither as
+    written nor as evaluated.
     """
     checks = {check.name: check for check in judgement.expectations}
     checks |= {
@@ -278,7 +277,7 @@ def _make_check(written: WrittenExpectation, verdict: Verdict, answer: Answer | 
 
 
 def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
-    """Return the suite with only the expectations that apply, and {name: reason} of the other expectations."""
+    """Return the suite with only the expectations that apply to the run's system, and {name: reason} of the others."""
     abilities = list_abilities(run)
     applicable: list[WrittenExpectation] = []
     reasons: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The results of Great Expectations for each expectation, checked before they count.
 
 Great Expectations drops an expectation of an unknown kind, and reports one that it could not evaluate as violated. So
-every expectation of the file must have one result, with counts, and with a verdict that follows from these counts.
+every expectation of a suite's file must have one result, with counts and a verdict that follows from them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Answer:
 def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
     """Return one answer for each expectation of the file, in the same order.
 
-    An expectation without a usable result has an answer with a `problem`. Raises RunError if Great Expectations did not
-    take all expectations, or if its verdict on the whole suite contradicts its counts.
+    An expectation without a usable result has an answer with a `problem`. Raises RunError if Great Expectations dropped
+    an expectation, or if its verdict on the whole suite contradicts its counts.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read_answer(written, matched)
@@ -59,9 +59,9 @@ def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
 
 
 def match_results(file: SuiteFile, validation: Validation) -> list[Any]:
-    """Return, for each expectation of the file, its result, or an Answer with the problem if there is no usable result.
+    """Return, for each expectation of the file, the library's result, or an Answer with the problem if none is usable.
 
-    Raises RunError if Great Expectations did not take all expectations.
+    Raises RunError if Great Expectations dropped an expectation.
     """
     if validation.taken != len(file.expectations):
         raise RunError(

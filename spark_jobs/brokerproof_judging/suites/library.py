@@ -45,7 +45,7 @@ class Library(Protocol):
     """Runs expectations, and builds pages about the results."""
 
     def validate(self, file: SuiteFile, frame: Frame) -> Validation:
-        """Run the expectations of a file on the rows of a frame."""
+        """Run the expectations of a suite's file on the rows of a frame, and return their results."""
 
     @property
     def validated(self) -> Mapping[str, bool]:
@@ -58,7 +58,7 @@ class Library(Protocol):
 class GreatExpectations:
     """Great Expectations, in a context of its own without analytics and progress bars.
 
-    It builds its Data Docs in the directory `site`. In them, the run has the name `run_name`.
+    It builds Data Docs (pages about the results) in the directory `site`. On these pages, the run is called `run_name`.
     """
 
     def __init__(self, site: str, run_name: str = "") -> None:
@@ -120,5 +120,5 @@ class GreatExpectations:
 
 
 def _define_all_rows(source: Any) -> Any:
-    """Return the batch definition of a data source, which covers all rows of the frame passed to a validation."""
+    """Return Great Expectations' batch definition for all rows of the frame that a validation is given."""
     return source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")

@@ -41,8 +41,8 @@ def find_bound_result(
 
     `minimum` and `maximum` are the suite's bounds. Each is in force if the row has no such bound of its own. A row with
     bounds and a `doubt` is undecided. If only the limits `at_least` and `at_most` of a value are known, all values
-    between them must break or hold a bound. Every comparison with NaN is false, so a NaN would be within every bound.
-    So a value that is NaN counts as missing, and a bound that is NaN makes the row undecided.
+    between them must break or hold a bound. Comparisons with NaN are always false. So a value that is NaN counts as
+    missing, and a bound that is NaN makes the row undecided.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(
@@ -107,7 +107,7 @@ class MeasurementResultsMetric(TableMetricProvider):
 
 
 def _describe_value(row: Mapping[str, Any], minimum: float | None, maximum: float | None) -> str:
-    """Return a value with its subject and the bounds in force, such as `51 s of eu_destroyed (at most 90 s)`."""
+    """Return a measured value with its subject and its bounds, such as `51 s of eu_destroyed (at most 90 s)`."""
     text = describe_value(row)
     subject = f" of {row['subject']}" if row["subject"] else ""
     least, greatest = (
@@ -131,9 +131,9 @@ def describe_value(row: Mapping[str, Any]) -> str:
 class ExpectMeasurementWithinBounds(RowExpectation):
     """Every value of the metric is within the bounds that the scenario sets, both ends included.
 
-    If the scenario sets no minimum or no maximum, `minimum` or `maximum` is in force instead. A value that only the
-    scenario's bound allows counts as legal. A missing value is undecided if a bound is in force. Without a bound it is
-    undecided if the metric is `required`, unless another fault left no time to measure it.
+    `minimum` and `maximum` are the suite's bounds. Each is in force only if the scenario sets no such bound. A value
+    that only the scenario's bound allows counts as legal. A missing value is undecided if a bound is in force. Without
+    a bound it is undecided if the metric is `required`, unless another fault left no time to measure it.
     """
 
     metric: str

@@ -1,8 +1,7 @@
-"""The expectation on `messages`: no illegal anomaly of a kind.
+"""The expectation on the table `messages`: no row has an anomaly of one kind that the guarantee forbids.
 
-The table is as large as the run, so Spark counts it. All expectations of a suite take one Spark job, because Great
-Expectations joins aggregates over the same rows. UnexpectedRowsExpectation, which comes with Great Expectations, would
-take two Spark jobs for each expectation.
+All expectations of a suite take one Spark job, because Great Expectations joins aggregates over the same rows. Its own
+UnexpectedRowsExpectation would take two Spark jobs for each expectation.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ _SAMPLES = "brokerproof.message_samples"
 
 @dataclass(frozen=True, kw_only=True)
 class MessageConditions:
-    """The conditions, as Spark SQL, under which a row of `messages` is unexpected, undecided or legal.
+    """Conditions in Spark SQL: whether a row of `messages` is unexpected, undecided or legal, as `Tally` defines these.
 
-    At most one condition holds for a row, and a condition that is null does not hold. `undecided` holds if a null
-    leaves the other conditions open. The conditions are text and not columns, because every call on a column is a round
-    trip to the JVM. They are short, because planning takes longer than counting.
+    At most one condition holds for a row. A condition that is null does not hold. The conditions are text, because each
+    call on a Spark column is a round trip to the JVM.
     """
 
     unexpected: str
@@ -43,10 +41,7 @@ class MessageConditions:
 
     @classmethod
     def for_anomaly(cls, anomaly: str) -> MessageConditions:
-        """Return the conditions for `anomaly`, which read the columns `anomalies` and `illegal`.
-
-        If one of these columns is null, the row may be undecided.
-        """
+        """Return the conditions for `anomaly`, on the columns `anomalies` and `illegal` (those that are forbidden)."""
         found, illegal = (f"array_contains({column}, '{anomaly}')" for column in ("anomalies", "illegal"))
         # An unproven message is legal under every guarantee, but leaves its row undecided.
         proves_nothing = anomaly == Anomaly.UNPROVEN
@@ -59,7 +54,7 @@ class MessageConditions:
 
 
 class MessageCountsMetric(TableMetricProvider):
-    """Counts the rows of `messages`: all, unexpected, undecided and legal."""
+    """Counts the rows of `messages` for one anomaly: all, unexpected, undecided and legal rows."""
 
     metric_name = _COUNTS
     value_keys = ("anomaly",)
@@ -83,7 +78,7 @@ class MessageCountsMetric(TableMetricProvider):
 
 
 class MessageSamplesMetric(TableMetricProvider):
-    """Takes up to `MOST_SAMPLES` unexpected rows, or else undecided rows. Without such rows, no Spark job runs."""
+    """Takes up to `MOST_SAMPLES` unexpected rows, or undecided ones if no row is unexpected."""
 
     metric_name = _SAMPLES
     value_keys = ("anomaly",)

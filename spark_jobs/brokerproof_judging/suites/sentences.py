@@ -20,10 +20,7 @@ from brokerproof_judging.suites.tally import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
-    """Return why the first expectation with `verdict` has it, and the names of the others that have it too.
-
-    `verdict` is any but `passed`.
-    """
+    """Return why the first expectation with `verdict`, which is not `passed`, has it, and name the others with it."""
     answer, *others = [answer for answer in answers if answer.verdict is verdict]
     rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
     if answer.tally is None:

@@ -1,7 +1,7 @@
-"""The results of standard expectations, which are kinds of Great Expectations itself, checked before they count.
+"""The results of standard expectations (Great Expectations' own kinds), checked before they count.
 
-The results are compared with a second count of the table, made without the library. This is needed because the library
-lets an expectation hold if it evaluated no row, and takes a comparison with null as true.
+A second count of the table, made without the library, checks them. The library lets an expectation hold if it evaluated
+no row, and takes a comparison with null as true.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TableCounts:
 
 
 def count_table(frame: DataFrame, expectations: Sequence[WrittenExpectation], run_id: str) -> TableCounts:
-    """Count the rows with one Spark job, for any number of expectations."""
+    """Count a table's rows, and by expectation those that it evaluates, with one Spark job."""
     conditions = [(_find_evaluated(each), _find_undecided(each, frame)) for each in expectations]
     counts = [
         F.count(F.lit(1)),
@@ -56,7 +56,7 @@ def count_table(frame: DataFrame, expectations: Sequence[WrittenExpectation], ru
 
 
 def _find_evaluated(written: WrittenExpectation) -> str:
-    """Return the condition, in Spark SQL, of the rows that the expectation evaluates."""
+    """Return a condition, in Spark SQL, that holds for the rows that the expectation evaluates."""
     scope = written.standard.scope if written.standard else Scope.ROWS
     present = [f"`{column}` IS NOT NULL" for column in written.columns]
     if scope is Scope.ROWS:
@@ -68,7 +68,7 @@ def _find_evaluated(written: WrittenExpectation) -> str:
 
 
 def _find_undecided(written: WrittenExpectation, frame: DataFrame) -> str:
-    """Return the condition, in Spark SQL, of the evaluated rows with a null or NaN in place of a value.
+    """Return a condition, in Spark SQL, that holds for evaluated rows with a null or NaN in place of a value.
 
     For Spark, NaN is greater than every number, so a NaN would be above every minimum.
     """
@@ -96,9 +96,9 @@ def read_standard_answers(
 ) -> list[Answer]:
     """Return one answer for each expectation of the file, in the same order.
 
-    If `no_row_is_a_finding`, an expectation may hold on an empty table. If `doubt_of_wall_times` has a reason,
-    expectations that read wall times get this reason instead of a result. Raises RunError if the library did not take
-    all expectations.
+    If `no_row_is_a_finding`, an expectation may hold on an empty table. `doubt_of_wall_times` is a reason to doubt wall
+    times, or empty. If there is one, expectations that read wall times get it as their `problem`. Raises RunError if
+    the library dropped an expectation.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
@@ -156,10 +156,9 @@ def _check_counts(
 
 
 def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *, held: bool) -> int:
-    """Return the number of rows or values that break the expectation.
+    """Return how many rows or values break the expectation; 1 if it is about a single figure, such as a mean.
 
-    A broken expectation on a single figure, such as a mean, counts 1. Raises DoubtError if the library's counts are
-    missing or contradict its verdict.
+    Raises DoubtError if the library's counts are missing or contradict its verdict.
     """
     if not standard.counted_in:
         if standard.scope is Scope.VALUES and found.get("observed_value") is None:

@@ -1,7 +1,6 @@
 """The counts of rows that are the result of one expectation.
 
-This module must not import Great Expectations. The job verify.py imports that library in a thread, and judging would
-otherwise wait for that import.
+This module must not import Great Expectations. verify.py imports it in a thread, and judging would wait for that.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ MOST_SAMPLES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """The number of rows that one expectation is about, and how many are unexpected, undecided and legal.
+    """The number of rows that one expectation evaluates, and how many are unexpected, undecided and legal.
 
-    A row is *unexpected* if it breaks the rule. It is *undecided* if one of its values is null, NaN or in doubt, or if
-    its message is `unproven`. It is *legal* if the guarantee allows its anomaly, or if only the scenario's own bound
-    allows its value.
+    A row is *unexpected* if it breaks the expectation. It is *undecided* if one of its values is null, NaN or in doubt,
+    or if its message is `unproven`. It is *legal* if the guarantee allows its anomaly, or if only the scenario's own
+    bound allows its value.
     """
 
     rows: int

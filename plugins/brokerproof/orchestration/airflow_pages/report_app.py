@@ -1,8 +1,8 @@
-"""The web application of Brokerproof's pages in Airflow's UI: the pages' addresses, and who may read each page.
+"""The web application that serves Brokerproof's pages in Airflow's UI, and decides who may read each page.
 
 Every request, even for a style sheet, needs a login to Airflow. A user sees the runs of a scenario only if Airflow lets
-the user read the scenario's DAG. Airflow does not protect the applications of plugins, so this application checks the
-login and the permission itself. The application changes no data.
+the user read the scenario's DAG. The application checks both itself, because Airflow does not protect the applications
+of plugins. It changes no data.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _show_campaign(stamp: str, request: Request, user: GetUserDep) -> HTMLRespon
 
 
 def _read_campaigns(user: Any, stamp: str | None = None) -> list[Campaign]:
-    """Return the campaigns, each with only those runs that the user may read. A campaign without such runs is left out.
+    """Return the campaigns with runs that the user may read. Each campaign has only these runs.
 
     If `stamp` is given, return only the campaign that was planned at this time.
     """
@@ -199,7 +199,7 @@ def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HT
 
 
 def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
-    """Send a run's report as a download. `name` is one of the file names in `EXPORTS`, such as `report.json`."""
+    """Send a file about a run as a download. `name` is one of the file names in `EXPORTS`, such as `report.json`."""
     if name not in EXPORTS:
         raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
     run = _find_run(run_id, user)
@@ -285,10 +285,10 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
 
 
 def _link_to_airflow(session: Session, place: RunPlace, page: Page) -> tuple[Links, Links]:
-    """Return two lists of links into Airflow: to the scenario and the DAG run, and to each task that has started.
+    """Return two lists of links into Airflow: to the scenario's DAG and the DAG run, and to each task that has started.
 
-    The tasks are in the order of their start. If Airflow no longer has the DAG run, only the link to the scenario is
-    returned.
+    The tasks are in the order of their start. If Airflow no longer has the DAG run, the only link is the one to the
+    DAG.
     """
     # In the URL, Airflow's `dags` is next to Brokerproof's root.
     dag = f"{page.root}../dags/{quote(place.scenario)}"

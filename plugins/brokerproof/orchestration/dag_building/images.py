@@ -1,6 +1,6 @@
-"""Fetches the images of a run's nodes through Airflow's Docker provider.
+"""Fetches the container images of a run's nodes through Airflow's Docker provider.
 
-The provider's hook logs in at the registry that the connection `docker_default` names. If the connection is missing, or
+The provider logs in at the registry that Airflow's connection `docker_default` names. If this connection is missing, or
 has no host or no user name, the images are fetched without a login.
 """
 
@@ -24,10 +24,11 @@ CONNECTION = "docker_default"
 
 
 def fetch_images(run: Run) -> None:
-    """Fetch those images of the run's nodes that the container engine does not have yet.
+    """Fetch the images of the run's nodes, except those that the container engine already has.
 
-    Does nothing if the run's nodes are no containers. Raises MachineError if the engine or the registry does not answer
-    or refuses access, or if the registry lacks an image. Raises NodeError if the engine refuses to describe an image.
+    Does nothing if the run's nodes are not containers. Raises MachineError if the engine or the registry does not
+    answer or refuses access, or if the registry lacks an image. Raises NodeError if the engine refuses to describe an
+    image.
     """
     if not issubclass(load_runtime(run.scenario.runtime), RunsImages):
         return

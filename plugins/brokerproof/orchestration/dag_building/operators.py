@@ -1,7 +1,7 @@
-"""The operators of the steps that need no Spark.
+"""The operators of the steps (tasks of a run) that need no Spark.
 
-A step's own modules are imported only when its task runs. Airflow parses the DAG files all the time, so parsing must
-stay quick.
+The modules that only one step needs are imported when its task runs. Airflow parses the DAG files often, so parsing
+must be quick.
 """
 
 from __future__ import annotations

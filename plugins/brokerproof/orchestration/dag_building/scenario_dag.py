@@ -104,9 +104,9 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
 
 
 def _list_tags(scenario: Scenario) -> list[str]:
-    """Return the scenario's tags, its topology, its guarantee, and `control` if it expects the verdict `failed`.
+    """Return the tags of the scenario's DAG, by which users filter Airflow's list of DAGs.
 
-    Users filter the list of DAGs by these tags.
+    These are the scenario's own tags, its topology, its guarantee, and `control` if it expects the verdict `failed`.
     """
     control = ["control"] if scenario.expect.verdict is Verdict.FAILED else []
     return list(dict.fromkeys([*scenario.tags, scenario.topology, str(scenario.guarantee), *control]))

@@ -43,7 +43,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         after: type[Record] | None = None,
         **kwargs: Any,
     ) -> None:
-        """`after` is a class of records that an earlier step writes. Without such a record, the step is skipped."""
+        """`after` is a class of records. If no earlier step has written such a record, this step is skipped."""
         super().__init__(task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs)
         self.run_directory = run_directory
         self._after = after
@@ -69,11 +69,11 @@ class SparkStepOperator(Step, SparkSubmitOperator):
 
 
 def describe_end(message: str) -> str:
-    """Return a short sentence that says how the Spark driver ended, for a job that named no exception.
+    """Return a sentence that says how the Spark driver ended, for a job that named no exception.
 
     `message` is the error message of Airflow's Spark provider: the whole command and an error code. A message without
-    an error code is returned as it is. A shell, such as the script spark-submit, reports 128 plus the number of the
-    signal that killed its program.
+    an error code is returned unchanged. If a signal killed the driver, the script spark-submit reports 128 plus the
+    signal's number.
     """
     found = re.search(r"Error code is: (-?\d+)\.?$", message)
     if found is None:
@@ -114,9 +114,9 @@ def _make_hook(
 def _limit_tasks(master: str, job: str) -> dict[str, str]:
     """Return settings that limit `verify` to about one Spark task per core; empty for other jobs or on a cluster.
 
-    The connection `spark_default` allows more Spark tasks at a time than the machine has cores, because each producer
-    or consumer takes one and mostly waits. Sorting does not wait: on two cores, judging 230,000 messages took 59 s with
-    eight tasks at a time, and 54 s with two.
+    The connection `spark_default` allows more tasks than cores, because producers and consumers run as tasks that
+    mostly wait. Sorting does not wait: on two cores, `verify` took 59 s for 230,000 messages with eight tasks at a
+    time, and 54 s with two.
     """
     threads = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
     if job != "verify" or threads is None:

@@ -27,7 +27,7 @@ RUN_DIRECTORY = "{{ ti.xcom_pull(task_ids='reserve') }}"
 
 
 class Step:
-    """Mixin of operators. The task's id is the name of the step; subclasses have a templated `run_directory`."""
+    """Mixin for the operators of steps, the tasks of a run. Subclasses have a templated field `run_directory`."""
 
     task_id: str
     run_directory: str
@@ -40,9 +40,9 @@ class Step:
         return Run(self.run_directory)
 
     def pre_execute(self, context: Context) -> None:
-        """Set the time limit from the run's own scenario, and log a sentence about the step.
+        """Set the task's time limit from the scenario that is stored in the run, and log a sentence about the step.
 
-        The scenario's file, from which Airflow built the task, may have other values than the run.
+        Airflow built the task from the scenario's file, which may have other values than the run.
         """
         with suppress(BrokerproofError):
             run = self.open_run()
@@ -66,7 +66,7 @@ class Step:
     def record_work(self, context: Context) -> Iterator[Run]:
         """Yield the run. When the block ends, write the step's times, and its problem if it failed, into the run.
 
-        A BrokerproofError in the block fails the task with the error's sentence and without a traceback. At the task's
+        A BrokerproofError in the block fails the task with the error's message and without a traceback. At the task's
         time limit, the step's processes are ended and the task fails in the same way.
         """
         run = self.open_run()
@@ -105,7 +105,7 @@ def fail_with_sentence(context: Context) -> Iterator[None]:
 
 
 def end_children(timeout_s: float = 3) -> None:
-    """End the descendants of this process that share its session. Nodes go on, because each has its own session."""
+    """End this process's descendants in its own session. Nodes are not ended, because each leads another session."""
     session = os.getsid(0)
     children = [child for child in psutil.Process().children(recursive=True) if _read_session_id(child) == session]
     for child in children:

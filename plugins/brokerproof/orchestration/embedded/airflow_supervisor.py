@@ -1,7 +1,7 @@
 """The supervisor: the process that starts the embedded Airflow's components, such as the scheduler.
 
-Its command is `python -m THIS_MODULE HOME COMPONENT …`. It migrates the database, starts the components, restarts a
-component that ended, and ends all of them on SIGTERM or SIGINT. To stay small, it does not import Airflow.
+Its command is `python -m THIS_MODULE HOME COMPONENT …`. It migrates Airflow's database, starts the components, restarts
+a component that ended, and ends all of them on SIGTERM or SIGINT. To stay small, it does not import Airflow.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def make_own_url(home: Path) -> str:
 
 
 def migrate_database(home: Path) -> None:
-    """Migrate the database to this version of Airflow. If that fails, this process exits with status 1.
+    """Migrate Airflow's database to the installed version of Airflow. If that fails, exit with status 1.
 
     The embedded Airflow's own database file is migrated once for each version. A database that the user names is
     migrated at every start, because other people can empty it or replace it with an older one.

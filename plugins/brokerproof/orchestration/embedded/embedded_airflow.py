@@ -59,10 +59,9 @@ class AirflowStatus:
 
 
 class EmbeddedAirflow:
-    """Starts, stops and describes the embedded Airflow.
+    """Starts, stops and describes the embedded Airflow, which the command line uses on this machine.
 
-    The callback `notify` gets sentences for the user: for example when a start begins, or if a wait takes longer than
-    `say_after_s`.
+    `notify` is called with sentences for the user, for example if a wait takes longer than `say_after_s` seconds.
     """
 
     def __init__(
@@ -80,10 +79,10 @@ class EmbeddedAirflow:
     def start(self) -> str:
         """Start Airflow unless it runs, wait until it is healthy, and return its URL.
 
-        If two processes call this method at the same time, one starts Airflow and both get the same URL. A running
-        Airflow is restarted if it searches other directories for the user's files than the settings name. Raises
-        InputError if that Airflow has an unfinished run, or if this process belongs to another Airflow. Raises
-        MachineError, with the last lines of the newest log, if Airflow is not healthy in time.
+        Only one Airflow starts, even if two processes call this method at the same time. A running Airflow is restarted
+        if it does not read the user's files from the directories in the settings. Raises InputError if that Airflow has
+        an unfinished run, or if this process belongs to another Airflow. Raises MachineError, with the end of the
+        newest log, if Airflow is not healthy in time.
         """
         _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
@@ -160,7 +159,7 @@ class EmbeddedAirflow:
         return read_password(self.home)
 
     def read_session(self) -> AirflowSession | None:
-        """Return the session that the pid file names, which may have ended; None if the file is missing or damaged."""
+        """Return the session in the pid file, even if it has ended; None if the file is missing or damaged."""
         try:
             return AirflowSession(**json.loads(self._pid_file.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
@@ -193,9 +192,9 @@ class EmbeddedAirflow:
             timer.cancel()
 
     def _ends_for_other_directories(self, session: AirflowSession) -> bool:
-        """End the session if it searches other directories for the user's files than the settings name.
+        """End the session unless it reads the user's files from the directories in the settings.
 
-        Return whether the session was ended. Raises InputError if such a session has an unfinished run.
+        Return whether the session was ended. Raises InputError if the session must be ended but has an unfinished run.
         """
         other = _find_other_directories(self._settings, session)
         if other is None:
@@ -260,9 +259,9 @@ class EmbeddedAirflow:
             raise MachineError(f"{error}; {self._read_log_end()}") from None
 
     def _cancel_interrupted_runs(self, session: AirflowSession) -> None:
-        """Cancel the runs that were still running when an earlier Airflow ended. Their teardown then frees their slots.
+        """Cancel the runs that an earlier Airflow left running when it ended. Their teardown then frees their slots.
 
-        Without this, Airflow would treat the ended tasks of these runs as alive for another minute and a half.
+        Without this, Airflow would treat the ended tasks of these runs as alive for another 90 seconds.
         """
         client = AirflowClient(lambda: session.url, USER, self.read_password())
         for run_id in client.cancel_runs_started_before(session.read_beginning()):
@@ -289,10 +288,10 @@ def _check_that_no_other_is_served() -> None:
 
 
 def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[str, str] | None:
-    """Return (environment variable, the session's directories) of the first setting whose directories differ.
+    """Return the first setting whose directories in `wanted` differ from the session's; None if all are equal.
 
-    The session's directories are compared with those in `wanted`, and are separated by `:` in the result. Return None
-    if no directories differ, or if the session's settings cannot be read.
+    The result is (the setting's environment variable, the session's directories separated by `:`). It is also None if
+    the session's settings cannot be read.
     """
     environment = session.read_environment()
     if environment is None:
@@ -323,10 +322,9 @@ def _is_healthy(session: AirflowSession) -> bool:
 
 
 def _serves_tasks(session: AirflowSession) -> bool:
-    """Whether the API that tasks use answers.
+    """Whether Airflow's API for tasks answers.
 
-    Airflow builds this API at the first request, which takes 4 s. This function sends that request, so no task has to
-    wait.
+    Airflow builds this API at the first request, which takes 4 s. Because this function sends it, no task has to wait.
     """
     return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
 

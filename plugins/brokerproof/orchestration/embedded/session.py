@@ -1,9 +1,8 @@
 """The embedded Airflow's processes, which form one session of the operating system.
 
 The supervisor (airflow_supervisor.py) leads the session. The API server, the scheduler, the DAG processor and the tasks
-are its members. Airflow gives each task a process group of its own, but no session of its own. So the kernel can list
-all members, even after the supervisor was killed. Nodes are not members: each node leads a session of its own and
-outlives Airflow (see runtimes/).
+are its members. Airflow gives tasks no sessions of their own, so all members can be found even if the supervisor was
+killed. A run's nodes are not members: each leads a session of its own and outlives Airflow.
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ class AirflowSession:
     def list_members(self) -> list[psutil.Process]:
         """Return all living processes of the session, including the supervisor; empty if the session has ended.
 
-        A session's id is the supervisor's pid. The kernel gives no new process a pid that is still the id of a session.
-        So if another process has the supervisor's pid, the session has ended. Otherwise, every process with this
-        session id belongs to Airflow.
+        The id of the session is the supervisor's pid. The kernel does not reuse this pid while the session has a
+        member. So if another process has the pid, the session has ended.
         """
         if self._is_pid_taken():
             return []

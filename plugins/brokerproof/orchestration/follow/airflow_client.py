@@ -78,7 +78,7 @@ class DagRun:
 class Silence:
     """Measures the time since the last sign of life, such as an answer of Airflow, and decides when to notify the user.
 
-    A notification is due when the silence has lasted `say_after_s`, and then every `say_again_after_s`.
+    A notification is due after `say_after_s` seconds of silence, and then every `say_again_after_s` seconds.
     """
 
     def __init__(self, clock: Clock, *, say_after_s: float, say_again_after_s: float = math.inf) -> None:
@@ -115,8 +115,9 @@ class AirflowClient:
     """Sends requests to an Airflow, logged in as one of its users.
 
     `find_url` returns the address of the running Airflow, or None if it has ended. A request is repeated until it has a
-    usable answer. `notify` gets a sentence if no usable answer came for `say_after_s`, and another when Airflow answers
-    again. If Airflow has ended or was silent for `give_up_after_s`, every method raises AirflowGoneError.
+    usable answer. `notify` gets a sentence if there was none for `say_after_s` seconds, and another when Airflow
+    answers again. If Airflow has ended or was silent for `give_up_after_s` seconds, every method raises
+    AirflowGoneError.
     """
 
     def __init__(
@@ -153,8 +154,8 @@ class AirflowClient:
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until Airflow has read the DAG of a scenario.
 
-        Raises InputError, with Airflow's import errors, if the scenario's file is unusable. Raises AirflowError if
-        Airflow has not read the DAG after _PARSE_TIMEOUT_S.
+        Raises InputError, with Airflow's import errors, if the scenario's file cannot be used. Raises AirflowError if
+        Airflow has not read the DAG after _PARSE_TIMEOUT_S seconds.
         """
         requested_at: float | None = None
         say_at: float | None = self._clock.monotonic_s() + self._say_after_s
@@ -286,9 +287,9 @@ class AirflowClient:
     ) -> httpx.Response:
         """Send a request, repeat it until it has a usable answer, and return the answer.
 
-        Every request of this client can be repeated without harm. `allowed` are the expected HTTP statuses; a repeated
-        request may also have one of `allowed_again`. Raises AirflowError for another status. A successful answer
-        without the field `field` is not usable. Raises AirflowGoneError if Airflow gave no usable answer in time.
+        The request must be harmless if it is repeated. `allowed` are the expected HTTP statuses, and `allowed_again`
+        further ones for a repeated request. A successful answer without the field `field` is not usable. Raises
+        AirflowError for another status, and AirflowGoneError if no usable answer came in time.
         """
         if self._silence.seconds > _OWN_PAUSE_S:
             self._silence.restart()

@@ -1,4 +1,4 @@
-"""Shows the progress of a run: in place on a terminal, as lines elsewhere."""
+"""Shows the progress of a run: redrawn in place on a terminal, otherwise as successive lines of text."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class Snapshot:
 
 
 class Progress:
-    """Shows snapshots of a run.
+    """Shows a run's progress from snapshots, which are states of the run at one moment.
 
-    A terminal shows the newest snapshot in place of the previous one. Elsewhere, for example in a file, a line appears
-    every _LINE_EVERY_S, and when the running tasks change.
+    A terminal shows only the newest snapshot. Elsewhere, for example in a file, a snapshot becomes a line every
+    _LINE_EVERY_S seconds, and when other tasks run than before.
     """
 
     def __init__(self, console: Console, title: str) -> None:

@@ -60,8 +60,8 @@ class ScenarioRun:
     def follow(self, progress: Progress) -> str:
         """Show the run until it ends, and return the final state of the DAG run: `success` or `failed`.
 
-        If the run makes no progress, a sentence with the reason is printed. Raises AirflowGoneError if Airflow has
-        ended, can start no task, or was silent for too long.
+        If the run makes no progress, print a sentence with the reason. Raises AirflowGoneError if Airflow has ended,
+        can start no task, or was silent for too long.
         """
         standstill = Standstill(self.clock)
         with self.client.call_while_waiting(lambda: self._show(progress)):

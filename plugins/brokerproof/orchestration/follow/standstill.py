@@ -26,10 +26,9 @@ class Standstill:
         self._rest: Any = None
 
     def observe(self, state: str, tasks: Sequence[TaskState], live: Mapping[str, Mapping[str, Any]]) -> float | None:
-        """Return the seconds without progress if the user must be notified now, else None.
+        """Return the seconds without progress of the run; None unless the user must be notified of them now.
 
-        `live` is {part of the run, such as a client: live status of this part}. If only a status's time `at` changes,
-        that is no progress.
+        `live` is {part of the run, such as a client: its live status}. A change of only the time `at` is no progress.
         """
         # A task that waits for a slot of the machine begins again every few seconds, which is no progress.
         stages = {task.task_id: max(_find_stage(task), self._stages.get(task.task_id, 0)) for task in tasks}

@@ -1,5 +1,5 @@
 """Notifications about a run's result, through the notifiers of Airflow's providers.
 
-`dag_building` may import this package; `commands` may import only `rules`. Only the module `notifier` imports Airflow.
-The package must not change a verdict.
+`dag_building` may import this package; `commands` may import only the module `rules`. Only the module `notifier`
+imports Airflow. The package must not change a verdict.
 """

@@ -1,8 +1,8 @@
 """Sends a run's result through the notifiers of Airflow's providers.
 
-A rule in the setting `notify` names the class of a notifier, so Brokerproof itself requires no provider. Airflow's
-connections hold the passwords. A notifier that fails never changes the verdict. Its failure is written to the task's
-log, to the task's XCom `notification_problem`, and to a record in the run's directory.
+A rule in the setting `notify` names a notifier's class, so Brokerproof itself requires no provider. Passwords are in
+Airflow's connections. If a notifier fails, the verdict stays as it is. The failure is written to the task's log, to the
+task's XCom `notification_problem`, and to a record in the run's directory.
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ def check_notifiers(settings: Settings) -> None:
 
 
 def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
-    """Use each notifier whose rule applies to the run's result.
+    """Send the run's result with each notifier whose rule applies to it.
 
-    If the task is repeated, it skips the notifiers that have worked. A notifier that failed, or that was at work when
-    the task was killed, is used again: two notifications are better than no notification. Raises no Exception, because
-    the caller decides the verdict.
+    If the task is repeated, it skips the notifiers that have worked. A notifier that failed or was interrupted is used
+    again, even if the user then gets two notifications. An error of a notifier is recorded, not raised.
     """
     problems: list[str] = []
     try:

@@ -104,10 +104,10 @@ def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Not
 
 
 def _check_templates(value: Any, field: str) -> None:
-    """Check the templates in `value`, at any depth, that use the notification.
+    """Check those templates in `value`, a notifier's argument, that use the notification.
 
-    Raises InputError if a template has wrong syntax, or names a field that `Notification` does not have. Without this
-    check, the mistake would show only when the first notification fails.
+    Lists and mappings are searched at any depth. Raises InputError if a template has wrong syntax, or names a field
+    that `Notification` does not have. Without this check, the mistake would show only at the first notification.
     """
     from jinja2 import Environment, TemplateSyntaxError, nodes
 

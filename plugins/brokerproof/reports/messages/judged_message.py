@@ -1,7 +1,6 @@
-"""The results of judging for one message, the models of its events, and one sentence about what happened to it.
+"""What happened to one message: models of its events, what judging found about it, and a sentence that sums it up.
 
-The results are its anomalies, and the logs and subscriptions that it had to reach. Times of events are microseconds
-since the epoch.
+Times of events are microseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ class SettledAttempt(_AtPlace):
 
 
 class Stored(_AtPlace):
-    """A copy that was found in a cluster's log when the log was read back.
+    """A copy of the message that was found in a cluster's log.
 
-    A log has no time of writing, so `at` is the earliest possible time: the time at which the attempt was sent, or the
+    A log has no time of writing, so `at` is the earliest possible one: the time at which the attempt was sent, or the
     message's `published_at` if that is later.
     """
 
@@ -142,7 +141,7 @@ class Legality(StrEnum):
 
 
 class MessageAnomaly(RowModel):
-    """An anomaly of the message at a place: a cluster's log (subscription None) or a subscription."""
+    """An anomaly of the message in a cluster's log (`subscription` is None) or in a subscription."""
 
     anomaly: Anomaly
     legality: Legality
@@ -158,7 +157,7 @@ class MessageAnomaly(RowModel):
 
 
 class JudgedPlace(RowModel):
-    """A place that the message had to reach or was found at: a cluster's log (subscription None) or a subscription."""
+    """A cluster's log (`subscription` is None) or a subscription that the message had to reach or was found in."""
 
     cluster: str
     topic: str
@@ -180,10 +179,10 @@ class JudgedMessage(StrictModel):
 
 
 def read_judged_message(run: Run, where: str, message: Mapping[str, Any]) -> tuple[JudgedMessage | None, list[str]]:
-    """Return the results of judging one message, and a sentence for each missing or contradictory result.
+    """Return what judging found about one message, and a sentence for each missing or contradictory result.
 
-    The results are None if the run has no readable judgement. `where` is the SQL condition that selects the message's
-    rows, and `message` has the values of its parameters. Raises ValueError if a row does not fit its model.
+    The first is None if the run has no readable judgement. `where` is the SQL condition that selects the message's rows
+    in a table, and `message` the values of its parameters. Raises ValueError if a row does not fit its model.
     """
     try:
         judgement = read_judgement(run)
@@ -241,8 +240,8 @@ def compose_sentence(
 ) -> str:
     """Return one sentence about the publishing, copies, deliveries and anomalies of the message `name`.
 
-    `doubtful` names missing and damaged tables. If such a table has no event of the message, the sentence says "not
-    known" instead of "not". If `is_whole` is False, the sentence says that the evidence about the message is not whole.
+    `doubtful` names missing and damaged tables. If such a table shows no event of the message, the sentence says "not
+    known" instead of "not". If `is_whole` is False, the sentence says that the evidence is not whole.
     """
     parts = [
         _describe_publishing(events, judged, "publishes" in doubtful),
@@ -305,10 +304,10 @@ def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, 
 
 
 def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: bool) -> str:
-    """Return a phrase: how often the message was found at each place, and which other places lack it.
+    """Return a phrase such as `twice in eu but not in us`. A place is a log or a subscription.
 
     `found` has the place of each copy or delivery, and `due` the places that the message had to reach. If `doubtful`,
-    the places that lack the message are left out.
+    the phrase does not name the places that lack the message.
     """
     counts = Counter(found)
     lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]

@@ -1,9 +1,9 @@
-"""Reads the life of one message: its events in order of time, the faults during its life, and the results of judging.
+"""Reads the life of one message: its events in order of time, the faults meanwhile, and what judging found about it.
 
     life = read_message_life(run, "cluster-eu-p0", 4711)
 
-The events come from the run's tables. If a table is missing, unsealed or damaged, `problems` has a sentence about it.
-If such a table has no row of the message, `sentence` says "not known" instead of "not stored" or "not delivered".
+The events come from the run's tables. `life.problems` has a sentence for each missing, unsealed or damaged one. If that
+table shows no copy or delivery, `life.sentence` says "not known" instead of "not stored" or "not delivered".
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class MessageLife(StrictModel):
-    """A message's events in order of time, the results of judging, and the faults in force between these events."""
+    """A message's events in order of time, what judging found, and the faults from the first event to the last."""
 
     run_id: str
     producer: str
@@ -73,13 +73,11 @@ class MessageLife(StrictModel):
 
 
 def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int = _CHECKSUMS_UP_TO) -> MessageLife:
-    """Return the life of the message `seq` of `producer`.
+    """Return the life of the message with the sequence number `seq` of `producer`.
 
-    The files of the tables are compared with their seals: by checksum if all of them together have at most
-    `checksums_up_to` bytes, and otherwise by size and rows.
-
-    Raises InputError if the run has no such producer or message, or if the run's tables of messages were deleted.
-    Raises RunError if the run cannot be read.
+    The tables' files are compared with their seals by checksum. If all files together have more than `checksums_up_to`
+    bytes, only their sizes and rows are compared. Raises InputError if the run has no such producer or message, or if
+    the tables of messages were deleted. Raises RunError if the run cannot be read.
     """
     if (deletion := read_record(run, TablesDeletion)) is not None:
         remedy = "`brokerproof history` shows the result of the run"
@@ -202,8 +200,8 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
 def _order_events(found: Mapping[str, Rows]) -> list[Event]:
     """Return the message's events in order of time.
 
-    An event of an attempt that has no time of its own is put at the attempt's start. Other events without a time come
-    last.
+    An event of a publish attempt without a recorded time is placed at the attempt's start. Other events without a time
+    come last.
     """
     attempts = sorted(found["publishes"], key=_order_attempts)
     starts = [_find_start(row) for row in attempts]
@@ -256,8 +254,8 @@ def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _find_earliest(published_at: int | None, starts: Sequence[int]) -> int | None:
     """Return the earliest time at which a copy can have been written; None if no time is known.
 
-    The result is `published_at` or the start of the attempt nearest to it in time, whichever is later. The attempt can
-    start later, because `published_at` may be the start of a batch, to which messages are added afterwards. Without
+    `starts` are the starts of the publish attempts. The result is `published_at` or the start nearest to it, whichever
+    is later. The start is later if `published_at` is the start of a batch that the message joined afterwards. Without
     `published_at`, the result is the earliest start.
     """
     if published_at is None or not starts:
@@ -329,10 +327,9 @@ def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], mom
 
 
 def _list_faults(rows: Rows, moments: Sequence[int]) -> Iterator[FaultCourse]:
-    """Yield each fault that was in force during a part of the message's life.
+    """Yield each fault that was in force at some time between the first and the last of `moments`.
 
-    This life lasts from the first to the last of `moments`. A fault is in force from its injection until its recovery.
-    If the fault never recovered, it stays in force.
+    A fault is in force from its injection until its recovery or, if it never recovered, for ever.
     """
     for course in follow_faults(rows).values():
         if moments and course.begins_at <= max(moments) and not (course.recovered_at or max(moments)) < min(moments):

@@ -1,8 +1,8 @@
-"""Runs the migrations on the connection in Alembic's configuration, which history_database.py makes.
+"""Migrates the history's database for Alembic, on the connection that history_database.py put into the configuration.
 
-To add a migration, change history_schema.py. Then run
-`alembic.command.revision(make_migration_config(connection), "what and why", autogenerate=True)` on an empty database
-at the last revision, and read the file that it writes.
+To add a migration, change history_schema.py. On an empty database at the last revision, run
+`alembic.command.revision(make_migration_config(connection), "what and why", autogenerate=True)`. Read the file that
+this writes.
 """
 
 from alembic import context

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """One version of a system's server: the archive `ARTIFACT-VERSION-bin.tar.gz`, and its place in the cache."""
+    """One version of a system's server: the archive `ARTIFACT-VERSION-bin.tar.gz`, and its directory in the cache."""
 
     system: str
     version: str

@@ -62,10 +62,10 @@ def make_java_command(
 
 
 def make_java_files(address: str | None, hosts: Mapping[str, str]) -> dict[str, str]:
-    """Return {path: text} of the hosts file and the logging configuration that `make_java_command` names.
+    """Return {path: text} of the hosts file and the logging configuration that the options of `make_java_command` name.
 
-    `hosts` is {host: address}. `address` is the address of the node; None if the JVM is no node but a program that runs
-    once. Such a program logs errors only.
+    `hosts` is {host: address}. `address` is the node's address. It is None for a program that runs once; such a program
+    logs errors only.
     """
     known = {"localhost": "127.0.0.1", **hosts}
     lines = [f"{each} {host}\n" for host, each in known.items()]
@@ -76,9 +76,9 @@ def make_java_files(address: str | None, hosts: Mapping[str, str]) -> dict[str, 
 
 
 def fill_properties(shipped: str, settings: Mapping[str, object]) -> str:
-    """Return the text of the shipped `key=value` file with the values of `settings`.
+    """Return `shipped`, the text of a `key=value` file, with the values of `settings` in it.
 
-    Keys that the file does not have, or has only in comments, are appended.
+    Keys that the text does not have, or has only in comments, are appended.
     """
     unwritten = dict(settings)
 

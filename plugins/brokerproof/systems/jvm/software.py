@@ -1,8 +1,8 @@
-"""The programs of a node: a distribution unpacked on this machine, or an official image.
+"""The Java programs of a node: from a distribution unpacked on this machine, or from an official image.
 
-Class data archives hold saved data about the classes of a JVM, with which later JVMs of the same role start faster.
-Java calls this application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one
-Java and one distribution. A JVM that cannot use its archive starts without it.
+A class data archive (Java's application class data sharing, JEP 310) holds data about a JVM's classes. With it, later
+JVMs of the same role start faster. It fits only one Java and one distribution. A JVM that cannot use its archive starts
+without it.
 """
 
 from __future__ import annotations
@@ -114,10 +114,9 @@ class LocalSoftware:
         return self.distribution.read_shipped(name)
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the JVM option that uses the class data archive for a role and heap; empty if there is no archive.
+        """Return the JVM option that uses a role's class data archive; empty if there is no archive.
 
-        `heap_mb` is the heap of the node from which the archive was made. A JVM that uses the archive may have another
-        heap.
+        `heap_mb` is the heap of the node from which the archive was made. The JVM that uses it may have another heap.
         """
         archive = self.find_archive(role, heap_mb)
         return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()

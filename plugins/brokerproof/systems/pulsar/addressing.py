@@ -1,13 +1,13 @@
 """How Pulsar's nodes and clients reach nodes of other regions: names, addresses, listeners, routes.
 
-A viewer is a node or a place that connects to nodes of other regions. A place is all clients in a region, or all
-brokers in a region when they connect to brokers of other regions (`Topology.places`).
+A viewer is a node or a place that connects to nodes of other regions. A place (`Topology.places`) is all clients of a
+region, or all brokers of a region as clients of other regions' brokers.
 
-Bookies and metadata stores are reached by their names. Every node has its own hosts file, which maps a name to the
-address that this node must use. Brokers are reached by addresses, because Pulsar's client resolves names through Netty,
-which does not read the JVM's hosts file. So each broker has a listener for every place. A client's lookup request names
-the listener of the client's place. Brokerproof's own admin requests reach every broker at the broker's own address,
-also after a redirect. So a cut link does not stop the measurement.
+Bookies and metadata stores are reached by name. Every node's hosts file maps a name to the address that this node must
+use. Pulsar's client does not read this file, so brokers are reached by address. Each broker has one listener per place,
+and a client's lookup request names the listener of its place.
+
+Brokerproof's own admin requests go to each broker's own address, so they work even if a link is cut.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_P
 
 
 def name_listener(place: str) -> str:
-    """Return the name of the listener for a place. `bindAddresses` allows only letters, digits and `_` in names."""
+    """Return the name of a broker's listener for a place (a region's clients or brokers): letters, digits and `_`."""
     return place.replace("-", "_")
 
 
@@ -96,11 +96,11 @@ class Addressing:
         return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in brokers)
 
     def make_registration(self, cluster: str) -> dict[str, str]:
-        """Return what other clusters must know of a cluster: its broker service URL and, across links, a listener.
+        """Return the data by which other clusters reach this one: its broker service URL and maybe a listener's name.
 
-        The listener's name is given if the topology has links between regions and another cluster replicates to this
-        one. All other clusters get the same registration. So topology_rules.py requires one region for the brokers of
-        all clusters that replicate to this cluster.
+        The listener's name is needed if the topology has links between regions and another cluster replicates to this
+        one. All other clusters get the same data. So topology_rules.py requires that all brokers that replicate to this
+        cluster are in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         regions = list_regions_replicating_to(self.topology, cluster) if self.topology.links else []
@@ -117,10 +117,10 @@ class Addressing:
         }
 
     def configure_listeners(self, broker: str) -> dict[str, str]:
-        """Return the settings with which a broker announces an address for each place that may connect to it.
+        """Return the settings with which a broker announces its addresses to clients and other brokers.
 
-        A place is a region's clients, or a region's brokers. A broker in a container also announces an address for
-        clients on this machine.
+        With links between regions, the clients and the brokers of each region get an address of their own. A broker in
+        a container also announces an address for clients on this machine.
         """
         if not self.topology.links:
             if broker not in self.host_ports:
@@ -186,7 +186,8 @@ class Addressing:
     def _find_ways(self) -> Iterator[tuple[str, str, str, int]]:
         """Yield (viewer, viewer's region, target, port) for each connection through a link between regions.
 
-        The viewer, a node or a place, connects to this port of the target, a node of another region.
+        The viewer (a node, or a region's clients or brokers) connects to this port of the target, a node of another
+        region.
         """
         if not self.topology.links:
             return

@@ -1,8 +1,7 @@
-"""Requests to the admin REST of Pulsar's nodes. A request goes from node to node until a node answers.
+"""Requests to the HTTP admin APIs of Pulsar's nodes. A request goes from node to node until a node answers.
 
 Paths: Pulsar's admin API v2 (`/admin/v2/…`) on brokers, BookKeeper's HTTP API (`/api/v1/…`) on bookies, the commands of
-ZooKeeper's AdminServer (`/commands/…`) on metadata stores. Every answer is checked, because a broken node may answer
-anything. An unexpected answer raises AdminError, and so does a missing one.
+ZooKeeper's AdminServer (`/commands/…`) on metadata stores. A missing or unexpected answer raises AdminError.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ class Admin:
         return response.headers
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = ()) -> None:
-        """Send a request that changes something. Raises AdminError.
+        """Send a request that changes something. Raises AdminError if it fails.
 
-        Statuses in `accept` count as success, such as 409 for "exists already".
+        Statuses in `accept` count as success, such as 409 for an object that exists already.
         """
         response = self._send(method, path, body=body)
         if response.status_code not in accept:

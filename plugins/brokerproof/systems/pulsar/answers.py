@@ -1,8 +1,8 @@
-"""The answers of Pulsar's nodes: one model or type for each answer, which checks every field that is read.
+"""Models and types of the answers of Pulsar's nodes. They check the fields that are read and ignore all others.
 
-A node that is starting, ending or cut off may answer anything: a page of HTML, an object without the fields, a number
-as text. So the fields are strict. Fields that are not read are ignored. Each `TypeAdapter` is made once, here, because
-making one takes 120 µs and using it 2 µs.
+A node that is starting, ending or cut off may answer anything, such as a page of HTML, or a number as text. So the
+types are strict: they convert no value. Each `TypeAdapter` is made only once, because making it takes 120 µs and using
+it 2 µs.
 """
 
 from __future__ import annotations

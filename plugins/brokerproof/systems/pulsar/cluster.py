@@ -30,7 +30,7 @@ class MetadataAdmin:
         self._nodes = {name: Admin([url], timeout_s=timeout_s) for name, url in urls.items()}
 
     def get(self, path: str, expected: TypeAdapter[_Answer]) -> _Answer:
-        """Ask one node after the other, and return the first valid answer. Raises AdminError if there is none."""
+        """Return the first valid answer of the metadata store's nodes in turn. Raises AdminError if there is none."""
         problems: list[str] = []
         for admin in self._nodes.values():
             try:
@@ -110,10 +110,10 @@ class PulsarCluster:
         return list_clusters_reached(self.topology, self.name, topic.parse_namespace(self.topic))[1:]
 
     def find_owner(self, path: str | None = None) -> str:
-        """Return the broker that owns the partition with the admin path `path`, by default the first partition.
+        """Return the broker that owns the partition with the admin path `path`, or by default the first partition.
 
-        The answer comes from the lookup service, which assigns the partition if no broker owns it. Raises AdminError if
-        no broker answers, or if the answer names a node that the run does not have.
+        The lookup service answers, and assigns the partition if no broker owns it. Raises AdminError if no broker
+        answers, or if the owner is no node of the run.
         """
         path = (path or self.partitions[0][1]).replace("/admin/v2/", "/lookup/v2/topic/", 1)
         host = self.brokers.get(path, answers.TOPIC_LOOKUP).broker_host
@@ -166,5 +166,5 @@ class PulsarCluster:
         return self.topology.clusters[self.name].names(role=role, region=region)
 
     def node_names(self, hosts: Iterable[str]) -> list[str]:
-        """Return the names of the nodes with these hosts or addresses. An unknown host stays as it is."""
+        """Return the names of the nodes with these host names or addresses. An unknown host is returned as it is."""
         return [self._node_at.get(host, host) for host in hosts]

@@ -61,11 +61,11 @@ class Policy:
 
 
 def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
-    """Register clusters, {name: registration}, with the cluster that `brokers` belong to.
+    """Register each cluster in `registrations`, {name: registration}, at the cluster that `brokers` belong to.
 
-    Each cluster has already registered itself, with the addresses that its own nodes use. This function sets the
-    addresses that the other clusters use. It runs before `apply`, because a tenant can be allowed only clusters that
-    are registered.
+    A registration has the addresses that other clusters use. Before, each cluster registered only itself, with the
+    addresses that its own nodes use. Call this before `apply`, because a tenant can be allowed only registered
+    clusters.
     """
     _set(brokers, _registrations(registrations))
 
@@ -231,9 +231,8 @@ def _key(key: str) -> Callable[[Any], Any]:
 def racks(cluster: Cluster, placement: Placement, hosts: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Return (key, rack, group) of every bookie and broker. The key is `HOST:PORT`, with port 0 for a broker.
 
-    When a broker looks up its own rack, BookKeeper's client uses port 0 for the local node
-    (`BookieSocketAddress.createDummyBookieIdForHostname`). If copies are pinned, each region is a group, and all
-    namespaces are bound to the group of one region.
+    BookKeeper's client looks up a broker's own rack with port 0 (`BookieSocketAddress.createDummyBookieIdForHostname`).
+    If the placement pins all copies to one region, the group is the node's region, otherwise `default`.
     """
     pinned = placement.bookies is BookiePlacement.PINNED
     rows = []

@@ -58,8 +58,8 @@ def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
 def find_parts(cluster: PulsarCluster, partition: int) -> list[tuple[Position, Position]]:
     """Return the ensemble segments of a partition's ledgers, as (first position, position after the last entry).
 
-    Segments without an entry are left out. A ledger whose metadata cannot be read is one segment. Raises AdminError if
-    no broker lists the ledgers.
+    Such a segment is a range of a ledger's entries that were written to the same bookies. Segments without an entry are
+    left out. A ledger whose metadata cannot be read is one segment. Raises AdminError if no broker lists the ledgers.
     """
     inside = cluster.brokers.get(dict(cluster.partitions)[partition] + "/internalStats", answers.TOPIC_INTERNALS)
     last, parts = inside.last_confirmed_entry, list[tuple[Position, Position]]()

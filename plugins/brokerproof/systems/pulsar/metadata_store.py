@@ -1,6 +1,6 @@
-"""The nodes and paths of a cluster's metadata store, and the entry that Brokerproof writes before the bookies start.
+"""The nodes, paths and settings of a cluster's metadata store, which is ZooKeeper.
 
-If a metadata store has several nodes, they elect a leader. ZooKeeper calls these nodes an ensemble.
+If a metadata store has several nodes, these are its ensemble and elect a leader.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REDIAL_S = 0.5
 
 
 def nodes(topology: Topology, cluster: str) -> list[str]:
-    """Return the nodes of a cluster's metadata store: the shared one, or its own."""
+    """Return the nodes of the metadata store that a cluster uses: the one that all clusters share, or its own."""
     return list(topology.shared_metadata) or topology.clusters[cluster].names(role=Role.METADATA)
 
 
@@ -44,10 +44,10 @@ def chroot(topology: Topology, cluster: str) -> str:
 
 
 def lay_out(url: str) -> None:
-    """Write the entry that describes BookKeeper's list of under-replicated ledgers, unless it exists.
+    """Write the entry that names the format of BookKeeper's list of under-replicated ledgers, unless it exists.
 
-    If the entry is missing, each bookie writes it at its start. If several bookies do so at the same time, all but the
-    first exit: https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
+    Otherwise each bookie writes the entry when it starts. If several do so at the same time, all but the first exit:
+    https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
 
     `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError if the store
     does not answer or refuses.
@@ -83,10 +83,10 @@ def number_member(members: list[str], node: str) -> int:
 
 
 def make_settings(members: list[str], hosts: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that describe the ensemble in a member's configuration. `hosts` is {member: name or address}.
+    """Return the settings that name all `members` of an ensemble to one member. `hosts` is {member: name or address}.
 
-    A member sends its own host to the other members, which then connect to it (`QuorumCnxManager.InitialMessage`). If
-    they connect across emulated links, this host must be a name, because each member reaches it at a different address.
+    A member sends its own host to the other members, which then connect to it (`QuorumCnxManager.InitialMessage`).
+    Across emulated links, this host must be a name, because each member reaches it at a different address.
     """
     return {
         "standaloneEnabled": "false",

@@ -126,7 +126,7 @@ def make_node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
 
 
 def make_shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
-    """Return {name: spec} of the metadata store that all clusters share. Empty without such a store."""
+    """Return {name: spec} of the nodes of the metadata store that all clusters share. Empty without such a store."""
     return {name: _make_metadata_spec(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
 
 
@@ -160,10 +160,10 @@ def make_health_url(spec: NodeSpec) -> str:
 
 
 def make_ready_url(spec: NodeSpec) -> str:
-    """Return the URL at which a node answers whether it serves, without side effects.
+    """Return the URL at which a node answers whether it is ready to serve.
 
-    A broker's health check is different: it publishes a message. Before the racks are set, this message could be stored
-    in any region.
+    Asking has no side effect, unlike a broker's health check, which publishes a message. Before the racks are set, this
+    message could be stored in any region.
     """
     return _READY[spec.role].format(spec.address)
 

@@ -25,7 +25,7 @@ _REPLICATOR = "pulsar.repl."
 def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
     """Return, for each partition and subscription, whether the subscription has drained: its precise backlog is 0.
 
-    If a subscription moves between clusters, only its last cluster gives results. If the cluster does not answer, the
+    A subscription that moves between clusters is included only in its last cluster. If the cluster does not answer, a
     subscription counts as not drained, and `why` has the reason.
     """
     drains: list[SubscriptionDrain] = []
@@ -61,11 +61,11 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
 
 
 def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
-    """Return, for each other cluster, whether replication to it has drained.
+    """Return, for each other cluster, whether replication of the topic to it has drained.
 
-    Replication has drained if in every partition the replicator's cursor is at the last confirmed entry and the backlog
-    is 0. A cursor passes an entry once the other cluster has acknowledged it. The backlog alone is not enough: it is an
-    estimate (`getNumberOfEntriesInBacklog(false)`), even with `getPreciseBacklog`.
+    It has drained if each partition's replicator has its cursor at the last confirmed entry, and the backlog is 0. The
+    cursor passes an entry once the other cluster has acknowledged it. The backlog alone is not enough, because Pulsar
+    estimates it (`getNumberOfEntriesInBacklog(false)`), even with `getPreciseBacklog`.
     """
     drains = []
     for other in cluster.others:
@@ -140,10 +140,10 @@ def find_logs(cluster: PulsarCluster) -> list[TopicLog]:
 
 
 def _last_message(cluster: PulsarCluster, path: str) -> EntryPosition | None:
-    """Return the position of the last confirmed entry that is not a marker; None if there is no such entry.
+    """Return the position of the last confirmed entry that is a message; None if there is none.
 
-    Markers are entries with the state of replicated subscriptions, which readers do not get
-    (`AbstractBaseDispatcher.filterEntriesForConsumer`). Raises AdminError.
+    Entries with the state of replicated subscriptions (markers) are skipped, because readers do not get them
+    (`AbstractBaseDispatcher.filterEntriesForConsumer`). Raises AdminError if the answers do not show the position.
     """
     inside = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS)
     holds_markers = any(one.replicated for one in cluster.run.scenario.workload.subscriptions)
@@ -209,7 +209,7 @@ class PulsarObservation:
         }
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Return {name: sampler}, with one sampler for each part of a cluster that can be slow or dead on its own.
+        """Return {name: function that takes samples}, one for each part of a cluster that can fail on its own.
 
         If the run has several clusters, the names begin with `CLUSTER/`.
         """

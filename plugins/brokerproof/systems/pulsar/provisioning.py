@@ -52,7 +52,7 @@ def name_image(version: str) -> str:
 
 
 def provide_software(version: str, runtime: Runtime) -> software.LocalSoftware | software.ImageSoftware:
-    """Return the programs of a runtime's nodes: the official image if the runtime runs images, else the distribution.
+    """Return Pulsar's official image if the runtime runs images, otherwise Pulsar's distribution on this machine.
 
     A missing distribution is fetched. Raises InputError for an unknown version, MachineError if the distribution cannot
     be fetched.
@@ -91,10 +91,9 @@ class PulsarProvisioning:
         return self._addressing.routes()
 
     def start_order(self) -> list[list[str]]:
-        """Return three groups: the nodes of metadata stores, the bookies, the brokers.
+        """Return three groups of nodes, which start one after the other: nodes of metadata stores, bookies, brokers.
 
-        A node of a metadata store becomes ready only when the nodes of the store have elected a leader. So the bookies,
-        which start afterwards, find one.
+        The bookies need a leader of their metadata store. Its nodes are ready only after they have elected one.
         """
         return [
             [name for name, node in self.topology.nodes.items() if node.role == role]

@@ -64,7 +64,7 @@ class ClusterSamplers:
         self._turns = cycle(cluster.partitions)
 
     def list_samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Return {name: sampler}, with one sampler for each part of the cluster that can be slow or dead on its own."""
+        """Return {name: function that takes samples}, one for each part of the cluster that can fail on its own."""
         here = self._cluster.name in list_clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
         return {
             "brokers": self._sample_brokers,
@@ -95,10 +95,10 @@ class ClusterSamplers:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owners(self) -> list[Sample]:
-        """Return samples of the owners of up to `_MOST_LOOKUPS` partitions. The next call continues after these.
+        """Return samples of the owners of the next partitions, up to `_MOST_LOOKUPS`. The next call goes on there.
 
-        Frozen brokers answer slowly, so after `patience_s` seconds a call looks up no further partition. If no broker
-        names a partition's owner, the partition's sample has no value.
+        After `patience_s` seconds, a call looks up no further partition, because frozen brokers answer slowly. If no
+        broker names a partition's owner, the partition's sample has no value.
         """
         rows, source = [], self._make_topic_source()
         late_at = time.monotonic() + self._cluster.patience_s

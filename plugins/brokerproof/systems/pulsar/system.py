@@ -36,7 +36,7 @@ class PulsarAdministration:
     def configure(self) -> list[str]:
         """Register the clusters with each other, then set racks, tenants, namespaces, isolation and partitions.
 
-        Returns the brokers of each cluster whose placement uses regions. They must restart, because a broker looks up
+        Returns the brokers of each cluster that places copies by region. They must restart, because a broker looks up
         its own region only once.
         """
         for cluster in self.clusters.values():

@@ -81,8 +81,8 @@ def _check_region(cluster: Cluster, role: Role, region: str, field: str) -> None
 def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicies], cluster: str) -> None:
     """Raises InputError if a cluster that a namespace is replicated to does not exist or lacks the namespace.
 
-    In a shared metadata store, a namespace exists once for both clusters. So both must give it the same clusters,
-    persistence and deduplication.
+    In a shared metadata store, a namespace exists only once. So InputError is also raised if two clusters that share a
+    store describe the namespace differently.
     """
     for name, here in policies[cluster].namespaces.items():
         at = f"clusters.{cluster}.namespaces.{name}.replicated_to"
