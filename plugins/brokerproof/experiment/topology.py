@@ -208,7 +208,7 @@ class Topology(FrozenModel):
         """{place: its region}. A place is a group of processes of one region that connects to other regions as one.
 
         The place `clients-REGION` is the workload's clients in the region. The place `servers-REGION` is the region's
-        serving nodes (such as brokers), as clients of the serving nodes of other regions.
+        serving nodes (message servers), as clients of the serving nodes of other regions.
         """
         return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 

@@ -1,7 +1,7 @@
 """The kinds of fault that act on the link between regions: on traffic between the targets and nodes of other regions.
 
-If all nodes of a region are targets, the fault also acts on the region's clients. If all serving nodes (such as
-brokers) of a region are targets, it also acts on their own connections to serving nodes of other regions. These
+If all nodes of a region are targets, the fault also acts on the region's clients. If all serving nodes (message
+servers) of a region are targets, it also acts on their own connections to serving nodes of other regions. These
 connections come from one address per region, so a fault cannot act on those of only some serving nodes.
 """
 
@@ -244,7 +244,7 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
     """Return the targets and the groups of processes (`Topology.places`) that the fault acts on together with them.
 
-    If all serving nodes (such as brokers) of a region are targets, their group is added. If all nodes of a region are
+    If all serving nodes (message servers) of a region are targets, their group is added. If all nodes of a region are
     targets, the group of the region's clients is added too.
     """
     names = set(targets)

@@ -1,7 +1,7 @@
 """The plan with which a link process starts, and the conditions (disturbances) that faults add to it for a while.
 
 The plan has routes and shapes. A route leads through the link process, from a viewer to a target. The viewer is a node,
-or the clients or serving nodes (such as brokers) of a region. The target is a node of another region. A shape is the
+or the clients or serving nodes (message servers) of a region. The target is a node of another region. A shape is the
 delay, jitter and bandwidth from one region to another.
 """
 

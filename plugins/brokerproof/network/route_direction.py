@@ -24,7 +24,7 @@ _AHEAD_S = 0.002
 class RouteDirection:
     """The cut, delay, jitter, rate limiters and meter of the traffic from `sender` to `receiver`.
 
-    Each of the two names a node, or all clients or serving nodes (such as brokers) of a region.
+    Each of the two names a node, or all clients or serving nodes (message servers) of a region.
     """
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:

@@ -1,7 +1,7 @@
 """The addresses of a run's nodes. They depend on the number of the slot that the run holds (machine/slots.py).
 
 A viewer is a node or a place. A place (`Topology.places`) is several processes of a region: its clients, or its serving
-nodes (such as brokers) as clients of other regions' serving nodes. If the topology has links between regions, each
+nodes (message servers) as clients of other regions' serving nodes. If the topology has links between regions, each
 viewer sees the nodes of other regions at addresses of its own.
 
 Processes have loopback addresses. For containers, each slot has a range of addresses, with one subnet for each region.
@@ -52,7 +52,7 @@ def assign_addresses(topology: Topology, slot: int) -> dict[str, str]:
 def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
     """Return the address at which each viewer sees each node of another region: {viewer: {node: address}}.
 
-    The viewers are all nodes and, for each region, its clients and its serving nodes (such as brokers) as two groups.
+    The viewers are all nodes and, for each region, its clients and its serving nodes (message servers) as two groups.
     Each viewer has a subnet of its own, so a connection's target address shows the viewer. Empty if the topology has no
     links between regions. Raises MachineError if there are too many nodes or viewers.
     """

@@ -23,7 +23,7 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
     """Return the longest time between two successive samples of one metric of one source, such as a node.
 
     Only the time from the steady phase's start to the end of consuming counts, and only while the source can answer. A
-    node cannot answer while faults keep it down. A cluster cannot answer while all its brokers, or all its storing
+    node cannot answer while faults keep it down. A cluster cannot answer while all its serving, or all its storing
     nodes, are down. The value is null if a series that the run must have has no sample. It is null too if the gap
     breaks its bound, because such a gap is Brokerproof's fault and not the messaging system's.
     """
