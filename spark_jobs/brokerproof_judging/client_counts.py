@@ -35,7 +35,7 @@ _WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
 
 
 def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str, list[str]]:
-    """Return {table: sentences} about differing numbers, unreadable records and clients that several processes ran.
+    """Return {table: sentences} on wrong numbers of rows, unreadable records and clients with several processes.
 
     The tables are `publishes`, `deliveries` and `stored`. A run that was recorded without counts has no differences.
     """

@@ -148,7 +148,7 @@ def _recorded_no_row(run: Run, client: str) -> bool:
 
 
 def _group_steps(clocks: Sequence[WallClock]) -> Iterator[tuple[list[str], WallClockStep]]:
-    """Yield each step in order of time, with the processes that found it."""
+    """Yield each sudden change of a wall clock in order of time, with the processes that noticed it."""
     left = sorted(((step, each.process) for each in clocks for step in each.steps), key=lambda found: found[0].at)
     while left:
         first = left[0][0]

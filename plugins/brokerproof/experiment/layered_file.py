@@ -112,7 +112,7 @@ def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Pa
 
 
 def _find_file(name: Any, directories: Directories, *, file: Path, field: str) -> Path:
-    """Return the path of the file called `name`. If there is none, an InputError names `file` and the field in it."""
+    """Return the path of the file called `name`. If it is missing, an InputError names `file` and the `field` in it."""
     found = directories.find(name) if isinstance(name, str) else None
     if found is None:
         searched = " or ".join(dict.fromkeys(f"{path.name}/" for path in directories.paths))

@@ -79,6 +79,6 @@ def format_moment(at_us: int) -> str:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Return at least one name as `a`, `a and b` or `a, b and c`."""
+    """Join names: `a`, `a and b` or `a, b and c`. `names` must not be empty."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last

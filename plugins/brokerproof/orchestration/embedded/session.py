@@ -97,7 +97,7 @@ class AirflowSession:
         return found
 
     def measure_memory(self) -> int:
-        """Return the bytes that become free when the members end."""
+        """Return the bytes of memory that become free when the session's processes end."""
         return sum(_measure_process(member) for member in self.list_members())
 
     def _is_pid_taken(self) -> bool:
