@@ -156,10 +156,10 @@ def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
 
 
 def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
-    """Return the end that a process of a client recorded; None if there is no such record.
+    """Return how the client's process with the number `epoch` ended, as it recorded it; None if it recorded no end.
 
-    `epoch` is the process's number. A later process's end replaces an earlier one. An end that the Spark task recorded
-    for its client does not count.
+    There is one record for all processes of a client, so the record of an earlier process is replaced. An end that the
+    Spark task recorded for its client does not count.
     """
     end = read_record(run, kind, number)
     return end if end is not None and end.epoch == epoch else None

@@ -96,9 +96,9 @@ def _read_layers(path: Path, directories: Directories, own: Collection[str]) -> 
 
 
 def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Path | None:
-    """Return the file called `name`, which the last of `paths` extends; None if `name` is None.
+    """Return the file called `name`; None if `name` is None. The last file of `paths` extends it.
 
-    Raises InputError if there is no such file, or if it is one of `paths`, so that files extend each other in a circle.
+    Raises InputError if there is no such file, or if it is itself in `paths`: then files extend each other in a circle.
     """
     if name is None:
         return None

@@ -1,8 +1,8 @@
 """The kinds of fault that act on the link between regions: on traffic between the targets and nodes of other regions.
 
-If all nodes of a region are targets, the fault also acts on the region's clients. If all serving nodes (message
-servers) of a region are targets, it also acts on their own connections to serving nodes of other regions. These
-connections come from one address per region, so a fault cannot act on those of only some serving nodes.
+If all nodes of a region are targets, the fault also acts on the region's clients. Serving nodes (message servers) open
+connections to serving nodes of other regions from one address that they share. A fault acts on these connections only
+if all serving nodes of the region are targets.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ suspicion.
 
 **Measurements.** `RULE` is the rule in words. A single worse run may be an outlier, so a mark needs `CONFIRMING` worse
 runs among the last `RECENT`. They are compared with the usual value (the median) and its spread in a window of earlier
-runs. A few bad runs in this window move neither of them. Marks end when more than a third of the window's runs are
-newer than a lasting change, because the spread then includes this change.
+runs. A few bad runs in this window move neither of them. After a lasting change, runs are marked until more than a
+third of the window's runs are newer than the change, because the spread then includes it.
 
 **Which changes the rule finds** depends on the spread. These figures were measured on lognormal noise, with outliers in
 3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results/test_regression_rule.py):

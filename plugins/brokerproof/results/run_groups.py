@@ -96,8 +96,8 @@ MeasurementName = tuple[str, str, str]
 def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") -> list[RunGroup]:
     """Return runs in groups, the largest first. If `scenario` is given, the groups of this scenario come before others.
 
-    Runs of several scenarios may only be grouped by settings, because then each group has runs of one scenario. The
-    tolerances are those of the newest run's regression rule. Raises InputError if this rule cannot be used.
+    `runs` may be of several scenarios only if `by` is the settings, because then each group has runs of one scenario.
+    All groups use the tolerances of the newest run's regression rule. Raises InputError if this rule cannot be used.
     """
     members: dict[str, list[RecordedRun]] = {}
     for run in runs:

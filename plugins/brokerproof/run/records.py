@@ -446,7 +446,7 @@ class ClientRecordRead(Record):
 
 
 class ReplicationDrain(StrictModel):
-    """Whether the topic's log in the cluster `receiver` has every message of its log in `sender`, with the reason."""
+    """Whether the cluster `receiver` has got all the topic's messages from the cluster `sender`, with the evidence."""
 
     topic: str
     sender: str = Field(alias="from")

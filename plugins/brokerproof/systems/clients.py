@@ -25,7 +25,7 @@ class Position(NamedTuple):
     index: int | None = None  # type: ignore[assignment]
 
     def reaches(self, end: Position) -> bool:
-        """Return whether this position is `end` or comes after it. The indexes are not compared."""
+        """Return whether this position is `end` or comes after it. Indexes within a batch are not compared."""
         return self[:2] >= end[:2]
 
 

@@ -169,9 +169,9 @@ class Observation(Protocol):
         """
 
     def find_logs(self) -> list[TopicLog]:
-        """Return the logs to read back: one for each partition, in every cluster that messages had to reach.
+        """Return the logs to read back: that of each partition, in every cluster that the messages had to reach.
 
-        If a log cannot be read, its field `why` has the reason.
+        If the end of a log cannot be found, the log's field `why` has the reason.
         """
 
 

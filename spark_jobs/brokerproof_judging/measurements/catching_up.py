@@ -133,8 +133,8 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
     """Return a backlog's usual height: its highest value from the steady phase's start to the first fault's effect.
 
-    If its first sample comes after this effect, as in the cluster that a subscription moves to, the time ends with the
-    next fault's effect. The result is 0 if there is no sample in the time.
+    The backlog of a cluster to which the subscription moves is first sampled after this effect. Then the samples up to
+    the next fault's effect count. The result is 0 if there is no such sample.
     """
     steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)

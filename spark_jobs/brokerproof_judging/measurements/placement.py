@@ -135,9 +135,9 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield, for each phase, the share of samples with the topic's owner in the region that the scenario expects.
 
-    Phases without an expected region are left out. Samples count if they name a node, in the last third of the phase,
-    after the last fault that took effect or recovered in it. The value is null if a partition has no such sample, or if
-    the load never became steady.
+    Phases without an expected region are left out. Only samples in the last third of the phase count, after the last
+    fault that took effect or recovered in it, and only those that name a node. The value is null if a partition has no
+    such sample, or if the load never became steady.
     """
     for phase, region in run.scenario.owner.by_phase.items():
         span = times.phases.get(phase)

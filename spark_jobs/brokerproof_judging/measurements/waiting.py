@@ -139,7 +139,7 @@ def read_absence(
 
 
 def read_silence(fault: EffectiveFault, source: str, when: str = "the effect") -> Estimate:
-    """Return an estimate without a value, because `source` was not sampled after the moment that `when` names."""
+    """Return an estimate without a value. Its evidence says that `source` was not sampled after the moment `when`."""
     before = "" if fault.cut_off_by is None else f" and before {fault.cut_off_by} took effect"
     why = f"{source} was not sampled after {when}{before}"
     return Estimate(value=None, evidence=why, cut_off_by=fault.cut_off_by)

@@ -46,8 +46,8 @@ _FINDINGS_BY_ANOMALY = "SELECT legal, anomaly, count(*) AS count FROM findings G
 class ResultTablesOfPart:
     """Writes one part of the tables `messages` and `anomalies` to the directories of these names.
 
-    The part's input is the files that `FactsOfPart` wrote to the directories `places` and `findings`, and the findings
-    of comparisons in the database's table `rows`.
+    It reads the files that `FactsOfPart` wrote to the directories `places` and `findings`, and the database's table
+    `rows`, which has the findings of comparisons.
     """
 
     run_id: str

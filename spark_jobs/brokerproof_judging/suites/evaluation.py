@@ -196,9 +196,9 @@ def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run
 
 
 def _has_measurements(file: SuiteFile, tables: JudgedTables, run: Run) -> bool:
-    """Return whether the run has, or must have, a measurement of a suite to which the file's metrics belong.
+    """Return whether the run has, or must have, a measurement that this suite file judges.
 
-    The run must have one if the suite file requires it, or if the scenario sets a bound or an expected owner for it.
+    The run must have one if the file requires it, or if the scenario sets a bound or an expected owner for it.
     """
     suites = list_suites_measured(file)
     measured = any(row["suite"] in suites for row in tables.measurements)

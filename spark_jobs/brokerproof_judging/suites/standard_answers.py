@@ -37,7 +37,7 @@ class TableCounts:
 
 
 def count_table(frame: DataFrame, expectations: Sequence[WrittenExpectation], run_id: str) -> TableCounts:
-    """Count a table's rows, and by expectation those that it evaluates, with one Spark job."""
+    """Count, in one Spark job, a table's rows and the rows that each expectation evaluates."""
     conditions = [(_find_evaluated(each), _find_undecided(each, frame)) for each in expectations]
     counts = [
         F.count(F.lit(1)),

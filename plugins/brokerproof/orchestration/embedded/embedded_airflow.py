@@ -140,9 +140,9 @@ class EmbeddedAirflow:
         return AirflowClient(self.find_url, USER, self.read_password(), notify=self._notify)
 
     def check_scheduler(self) -> None:
-        """Raises AirflowGoneError if the scheduler and the supervisor have ended, so that no further task starts.
+        """Raise AirflowGoneError if both the scheduler and the supervisor have ended: then no further task starts.
 
-        Airflow's API server may still answer.
+        This holds although Airflow's API server may still answer.
         """
         session = self.read_session()
         if session is not None and session.has_lost("scheduler"):

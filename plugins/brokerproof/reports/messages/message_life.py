@@ -2,8 +2,9 @@
 
     life = read_message_life(run, "cluster-eu-p0", 4711)
 
-The events come from the run's tables. `life.problems` has a sentence for each missing, unsealed or damaged one. If that
-table shows no copy or delivery, `life.sentence` says "not known" instead of "not stored" or "not delivered".
+The events come from the run's tables. `life.problems` has a sentence for each table that is missing, unsealed or
+damaged. If such a table is the one with the copies or the deliveries, `life.sentence` says "not known" instead of "not
+stored" or "not delivered".
 """
 
 from __future__ import annotations
