@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from campaign import HEADER, run_seeds, summarize
 
-SEEDS = range(20)
+# `make generated` runs 200 in a night.
+SEEDS = range(6)
 
 
 @pytest.mark.timeout(1800)
-def test_twenty_generated_scenarios_come_to_nothing_that_nobody_can_explain(tmp_path: Path) -> None:
+def test_generated_scenarios_come_to_nothing_that_nobody_can_explain(tmp_path: Path) -> None:
     runs = list(run_seeds(SEEDS, tmp_path, at_once=4))
     print("\n".join([HEADER, *(run.line for run in runs), *summarize(runs)]))
     assert len(runs) == len(SEEDS)
     assert {run.seed: run.explanation.violations for run in runs if run.explanation.violations} == {}
     # A generator that makes nothing but runs without evidence would prove nothing.
-    assert sum(run.explanation.verdict == "passed" for run in runs) >= 3
+    assert sum(run.explanation.verdict == "passed" for run in runs) > 0
