@@ -1,7 +1,7 @@
 """The Airflow plugin that adds Brokerproof's pages to Airflow's UI.
 
-All processes of Airflow load plugins, also tasks. So the web application with the pages is imported only when a page is
-first asked for, which happens only in the API server.
+Every process of Airflow loads plugins, even the process of a task. So the web application with the pages is imported
+only when a page is first requested, which happens only in the API server.
 """
 
 from __future__ import annotations

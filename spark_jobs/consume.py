@@ -68,7 +68,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 
 
 def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
-    """Return the record of a consumer's end if its process left none. `how` says how the process ended.
+    """Return the record of the end of a consumer whose process left none. `how` says how the process ended.
 
     `delivered` is None, because only the rows in the table `deliveries` show what was delivered.
     """

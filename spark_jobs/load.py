@@ -63,7 +63,7 @@ def _is_overdue(run: Run) -> bool:
 
 
 def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
-    """Return the record of a producer's end if its process left none. `how` says how the process ended.
+    """Return the record of the end of a producer whose process left none. `how` says how the process ended.
 
     The counts are None, because only the rows in the table `publishes` show what was published.
     """

@@ -1,7 +1,7 @@
 """Reads every partition's log from its earliest message to its end: `spark-submit read_back.py RUN_DIR`.
 
-The job reads every cluster that messages had to reach. It waits until replication has drained, or for a deadline, and
-records each drain. It closes the topic, so that messages come from disks and not from a node's cache. Then each log
+The job reads every cluster that messages had to reach. It waits until replication has drained or a deadline has passed,
+and records each drain. It closes the topic, so that messages come from disks and not from a node's cache. Then each log
 gets a Spark task with new readers. The task records how far the log was read. It skips an unreadable part only if
 nothing but the log itself can be the cause.
 """
@@ -191,7 +191,7 @@ def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> Un
 def _list_running(run: Run) -> list[str]:
     """Return the nodes that should run when the faults are undone.
 
-    Raises RunError if a permanent fault keeps nodes frozen or cut off.
+    Raises RunError if a permanent fault freezes nodes, or interrupts or slows the traffic of a link.
     """
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in run.scenario.faults}
     permanent = {fault.name for fault in run.scenario.faults if fault.permanent}

@@ -1,6 +1,6 @@
 """What the Spark jobs share: a session, tasks that run side by side and write a run's table, and the end of a job.
 
-A task's problem reaches its job without the loss of the rows that the tasks recorded.
+Once the load is steady, a job learns of its tasks' problems, and still keeps all rows that the tasks recorded.
 """
 
 from __future__ import annotations

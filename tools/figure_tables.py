@@ -1,6 +1,7 @@
 """The tables of measured figures in docs/scenarios.md and docs/what-runs-showed.md.
 
-Each function returns one table: by a row's label, a function that reads the row's other cells from the last runs.
+Each function returns one table. It maps a row's label to a function that reads the row's other cells from the last
+runs.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_standby(runs: MeasuredRuns) -> RowMakers:
-    """RTO and longest gap in acks after a failure: with all brokers running, and with one region's on standby."""
+    """RTO and longest gap in acks after a failure: with all brokers running, and with passive brokers on standby."""
 
     def read(run: MeasuredRun) -> str:
         return f"{run.find_worst('rto_s'):.0f} s, {_format_seconds(run.find_worst('longest_ack_gap_s'))}"

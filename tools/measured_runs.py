@@ -24,7 +24,7 @@ from brokerproof.settings import Settings
 class NoRunError(BrokerproofError):
     """No run of this machine can supply the figures for a row of a table in the docs.
 
-    `recorded` says whether the row has figures from another machine, from a run of the same scenario.
+    `recorded` says whether an earlier run of the same scenario, such as one on another machine, gave the row's figures.
     """
 
     def __init__(self, message: str, *, recorded: bool) -> None:
@@ -71,9 +71,9 @@ class MeasuredRun:
         return max((value for value in self.read_metric(metric).values() if value is not None), default=None)
 
     def count_lost_everywhere(self) -> int:
-        """Return the number of messages, acked or seen, that no cluster holds, for the fault with the most.
+        """Return the number of acked or seen messages that no cluster holds, for the fault that lost the most.
 
-        If it was not measured, the result is the number of `lost` messages.
+        If this number was not measured for any fault, the result is the number of `lost` messages.
         """
         before, after = self.read_metric("rpo_messages"), self.read_metric("lost_later_messages")
         pairs = [(before[fault], later) for fault, later in after.items()]
@@ -84,7 +84,7 @@ class MeasuredRun:
 class MeasuredRuns:
     """The runs in this machine's directory of runs, newest first.
 
-    `recorded` has the digest of each scenario with figures in the docs from a run that counts, on any machine.
+    `recorded` has the digests of the scenarios whose figures in the docs come from a run that counts, on any machine.
     `find_last` adds the digest of a scenario if it finds such a run.
     """
 

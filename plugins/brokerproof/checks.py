@@ -295,7 +295,7 @@ def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> 
 
 
 def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if the scenario's entry of `loosen` for the anomaly, which permits it, has no effect.
+    """Raises InputError if the entry of the scenario's `loosen` that permits the anomaly has no effect.
 
     An entry has no effect if it matches no message, or only messages for which the anomaly is permitted anyway.
     """

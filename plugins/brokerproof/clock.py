@@ -30,7 +30,7 @@ class Clock:
     offset_us: int | None = None
 
     def now_us(self) -> int:
-        """Return the Unix time in microseconds: on the time axis of the run, or from the wall clock without a run."""
+        """Return the Unix time in microseconds: on the run's time axis, or from the wall clock if there is no run."""
         return self.wall_us() if self.offset_us is None else time.monotonic_ns() // 1000 + self.offset_us
 
     def now_s(self) -> float:

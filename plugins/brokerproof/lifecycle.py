@@ -133,7 +133,7 @@ def _take_clean_slot(timeout_s: float) -> slots.Slot:
 
 
 def _read_versions(topology: Topology) -> dict[str, str | None]:
-    """Return the versions of this machine's software now, because they may change after the run has begun."""
+    """Return the present versions of this machine's software, which may change after the run has begun."""
     packages = find_system(topology).packages
     return {**read_installed_versions(), **{name: read_package_version(name) for name in packages}}
 
@@ -168,7 +168,7 @@ def provision(run: Run) -> None:
 
 
 def configure(run: Run) -> None:
-    """Set the topology's policies on the clusters, restart nodes that need it for a policy, and read all policies back.
+    """Set the topology's policies on the clusters, restart nodes if a policy requires it, and read all policies back.
 
     Raises AdminError if a cluster refuses a policy or returns a value other than the one set. Raises NodeError if a
     node does not restart.

@@ -121,7 +121,7 @@ def sample_run(run: Run) -> None:
 def record_killed_timeline(run: Run) -> None:
     """Write an `EarlyEnd` if the timeline's process ended before it could record the timeline's end.
 
-    A process that ran on another machine is left out, because this machine cannot see whether it runs.
+    If the process ran on another machine, do nothing, because this machine cannot see whether it still runs.
     """
     doing = read_record(run, TimelineProcess)
     if doing is None or doing.host != socket.gethostname() or find_process(doing.pid, doing.created) is not None:
@@ -132,7 +132,7 @@ def record_killed_timeline(run: Run) -> None:
 
 
 def _is_write_requested(run: Run) -> bool:
-    """Whether a step has requested all samples up to a time, this time has passed, and they are not yet written."""
+    """Return whether a step requested all samples up to a time that has passed, and they are not written yet."""
     requested = read_record(run, ObservationsRequested)
     return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
@@ -140,8 +140,8 @@ def _is_write_requested(run: Run) -> bool:
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
     """Return {name: sampler} for a run. A sampler is a function that returns new samples.
 
-    The messaging system has samplers. Another one samples the emulated links between regions, and another one the
-    service managers, which restart ended nodes. These two exist only if the topology has links or service managers.
+    The messaging system has its own samplers. If the topology has links between regions, one more sampler samples the
+    emulated links. If it has service managers, which restart ended nodes, one more sampler samples their events.
     """
     samplers = dict(make_observation(run, patience_s=_PATIENCE_S).samplers())
     if run.topology.links:
@@ -196,10 +196,10 @@ def _sample_repeatedly(
 
 
 def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
-    """Write the live status `live` of a run, which the command line shows.
+    """Write the live status with the name `live`, which the command line shows for the run.
 
-    It has the content of the run's live status `run`, the sums of all clients' counts, and the latest samples. `latest`
-    is {(source of the sample, metric): value}.
+    It has the content of the live status with the name `run`, the sums of all clients' counts, and the latest samples.
+    `latest` is {(source of the sample, metric): value}.
     """
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}

@@ -72,7 +72,7 @@ def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[
 
 
 def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
-    """Yield a warning for each fault that waits until another fault makes nodes unhealthy, which it never does."""
+    """Yield a warning for each fault that waits for another fault to make nodes unhealthy, if the other never does."""
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
     for index, fault in enumerate(scenario.faults):
         waited_for = fault.when.unhealthy if fault.when else None
@@ -86,9 +86,9 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
 
 
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each phase in which the topic's owner must be in a region that has no node to own it.
+    """Yield a warning for each phase in which the topic's owner must be in a region without nodes that can own topics.
 
-    The region needs such a node in every cluster to which the topic's messages are published or replicated.
+    Each cluster to which the topic's messages are published or replicated needs such a node in the region.
     """
     roles = " or ".join(list_roles_that(find_system(topology), serves))
     for phase, region in scenario.owner.by_phase.items():
@@ -159,7 +159,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
 def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) -> tuple[float, str]:
     """Return the greatest value that the metric can have in a run, or infinity, and a clause with the reason.
 
-    `faults` are the faults to which the bound applies.
+    `faults` are the faults to which the scenario's bound on the metric applies.
     """
     phases, workload = scenario.phases, scenario.workload
     if metric.unit == "share":

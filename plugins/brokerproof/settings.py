@@ -266,7 +266,7 @@ class Settings(BaseSettings):
         return self.var / "spark-temporary"
 
     def scenario_file(self, name: str) -> Path:
-        """Return the path of a scenario's file. If no directory has the file, it is the path in the first directory.
+        """Return the path of a scenario's file, or its path in the first directory if no directory has the file.
 
         Raises InputError if two directories have the file, or if no directory has it and a directory cannot be read.
         """

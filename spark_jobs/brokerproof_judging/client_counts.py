@@ -37,7 +37,8 @@ _WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
 def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str, list[str]]:
     """Return {table: sentences} on wrong numbers of rows, unreadable records and clients with several processes.
 
-    The tables are `publishes`, `deliveries` and `stored`. A run that was recorded without counts has no differences.
+    The tables are `publishes`, `deliveries` and `stored`. In a run that was recorded without counts, no numbers are
+    compared.
     """
     summaries = list(summaries)
     published, delivered = _count_attempts(summaries), _count_deliveries(run, summaries)
@@ -173,9 +174,9 @@ def _list_apart(counts: Mapping[str, int], stored: Mapping[str, int]) -> list[st
 
 
 def _compare_logs(run: Run, summaries: Sequence[PartSummary]) -> Iterator[str]:
-    """Yield a sentence for each log if the table `stored` has more or fewer of its rows than the log's reader counted.
+    """Yield a sentence for each log whose number of rows in the table `stored` is not the one that its reader counted.
 
-    Yields nothing if the record of the reading is damaged or has no counts.
+    Yields nothing if the record of the read-back (`LogsRead`) is damaged or has no counts.
     """
     try:
         read = read_record(run, LogsRead)

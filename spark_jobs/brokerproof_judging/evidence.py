@@ -277,10 +277,10 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
 def _find_broken_consumers(run: Run) -> dict[tuple[str, str], DrainProof]:
     """Return {(cluster, subscription): proof with `given` false} of subscriptions with a consumer that ended badly.
 
-    Such a consumer may have acknowledged deliveries that its record lacks. Its problem is the proof's `why`. The
-    cluster is the last one of the subscription, in which the subscription has to drain. If all consumers of a
-    subscription ended without a problem, the subscription is left out. If the run's tables have no seals, as in old
-    runs, the result is empty.
+    Such a consumer may have acknowledged deliveries that its record lacks. The proof's `why` is the consumer's problem.
+    The cluster is the subscription's last cluster, in which it has to drain. If all consumers of a subscription ended
+    without a problem, the subscription is left out. If the run's tables have no seals, as in old runs, the result is
+    empty.
     """
     broken: dict[tuple[str, str], DrainProof] = {}
     for task in plan_consumers(run) if run.facts.sealed else ():

@@ -77,7 +77,7 @@ def examine_instrument(
 
 
 def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences, except those whose problem repeats the whole problem of another sentence and adds to it."""
+    """Return the sentences except those whose problem contains the whole problem of another sentence, and more."""
     problems = {sentence: sentence.partition(" failed: ")[2] for sentence in sentences}
     return [
         sentence
@@ -95,9 +95,9 @@ def withhold_claims(
 ) -> dict[str, SuiteJudgement]:
     """Return the suites, with `unknown` for each verdict that an error of Brokerproof could have produced.
 
-    `problems` are sentences about gaps in the evidence. If there is one, expectations of Great Expectations' own kinds
-    are `unknown`, because they cannot see that a row is missing. Brokerproof's own kinds see a missing message as
-    `unproven`. `faults_undone` is true if every fault that is not permanent is proven to be undone.
+    `problems` are sentences about gaps in the evidence. If `problems` is not empty, expectations of Great Expectations'
+    own kinds are `unknown`, because they cannot see that a row is missing. Brokerproof's own kinds see a missing
+    message as `unproven`. `faults_undone` is true if every fault that is not permanent is proven to be undone.
     """
     return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 

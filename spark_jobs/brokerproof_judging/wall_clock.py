@@ -82,10 +82,11 @@ class WallClocks:
         return f"rests on wall times, and nothing is claimed of them: {' '.join(notes)}".rstrip(".") if notes else ""
 
     def doubt_hosts(self, least_delay_us: int | None = None) -> str:
-        """Return a sentence on why times of different hosts cannot be compared; empty if they can, or with one host.
+        """Return a sentence on why times of different hosts cannot be compared.
 
-        `least_delay_us` is the shortest time from a message's sending to its delivery; None if it is not known. It is
-        negative if the clocks of two hosts differ by more than the delay.
+        The sentence is empty if the times can be compared, or if the run had only one host. `least_delay_us` is the
+        shortest time from a message's sending to its delivery; None if it is not known. It is negative if the clocks of
+        two hosts differ by more than the delay.
         """
         if unknown := self._list_unknown():
             return (

@@ -63,10 +63,10 @@ class ConsumerTask:
         )
 
     def find_incarnations(self, run: Run, epoch: int) -> range:
-        """Return the numbers of a client process's incarnations: its times on each cluster of the subscription.
+        """Return the numbers of a client process's incarnations: it has one for each cluster of the subscription.
 
-        `epoch` is the number of the process among the client's processes. No two processes share an incarnation's
-        number, so each row of the table `deliveries` shows its process.
+        `epoch` is the number of the process among the client's processes. No two of these processes share an
+        incarnation's number, so each row of the table `deliveries` shows its process.
         """
         count = len(self.find_subscription(run).list_clusters(run.topology))
         return range(epoch * count, (epoch + 1) * count)

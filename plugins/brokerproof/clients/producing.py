@@ -316,7 +316,7 @@ class ScheduledProducer:
                 self._changed.notify_all()
 
     def _end_record(self, keeper: threading.Thread) -> None:
-        """Write the remaining rows to the record, last those of the messages that were held back until the end.
+        """Write the remaining rows to the record. The rows of messages held back until the end come last.
 
         If the thread that writes the record failed, its error is raised.
         """

@@ -4,7 +4,7 @@ A record is a series of files below `clients/<client>/` of the run's directory. 
 second of the events in it. So a client that is killed loses no finished file.
 
     <epoch>-<number>.arrow    a segment: rows of `publishes` or `deliveries`, and the cluster's new answers about acks
-    <epoch>-reserved.json     the sequence numbers that the producer may send; replaced before it sends a higher one
+    <epoch>-reserved.json     the sequence numbers that the producer may send; replaced before a higher number is sent
 
 The epoch is the number of the client's process, from 0. It grows when Spark starts the client's task again.
 """
@@ -75,14 +75,14 @@ class RecordWriter:
     def reserve(self, until: int, start_at: float) -> None:
         """Record that seqs below `until` may be sent from now on.
 
-        `start_at` is the start of the schedule, in Unix time. Raises MachineError if that fails.
+        `start_at` is the start of the schedule, in Unix time. Raises MachineError if the file cannot be written.
         """
         content = Reservation(until=until, start_at=start_at).model_dump_json()
         self._run.write_text("/".join(_locate_reservation(self._client, self._epoch)), content)
 
 
 class RecordReader:
-    """Reads the part of a client's record that comes from one process, while the process runs or after its end."""
+    """Reads the part of a client's record that one process writes. The process may still run or have ended."""
 
     def __init__(self, run: Run, client: str, *, epoch: int) -> None:
         self._run, self._client, self.epoch = run, client, epoch
@@ -156,10 +156,10 @@ def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
 
 
 def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
-    """Return how the client's process with the number `epoch` ended, as it recorded it; None if it recorded no end.
+    """Return the end that the client's process with the number `epoch` recorded; None if it recorded no end.
 
-    There is one record for all processes of a client, so the record of an earlier process is replaced. An end that the
-    Spark task recorded for its client does not count.
+    All processes of a client record their end in one place, so a later process replaces the end of an earlier one. An
+    end that the Spark task recorded for its client does not count.
     """
     end = read_record(run, kind, number)
     return end if end is not None and end.epoch == epoch else None

@@ -1,5 +1,5 @@
 """The commands of the command line. `execute_NAME(options, settings)` executes NAME, and returns its exit status.
 
-Only `cli` may import this package, and only the module of the command that the user chose, so that `--help` is quick.
-The commands must not know a messaging system.
+Only `cli` may import this package. So that `--help` is quick, `cli` imports only the module of the command that the
+user chose. The commands must not know a messaging system.
 """

@@ -38,8 +38,8 @@ def execute_airflow(options: argparse.Namespace, settings: Settings) -> int:
 def execute_down(options: argparse.Namespace, settings: Settings) -> int:
     """Stop the embedded Airflow, and all clusters and monitors of this user on this machine.
 
-    With `--here`, stop clusters and monitors only for the runs below the directory `settings.runs`. In both cases,
-    record the runs there that ended without an outcome.
+    With `--here`, stop clusters and monitors only for the runs below the directory `settings.runs`. With or without
+    `--here`, record an outcome for each run below `settings.runs` that ended without an outcome.
     """
     # Airflow stops first, because its tasks could start a cluster that this command has already stopped.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []

@@ -1,4 +1,4 @@
-"""What the commands share: their exit statuses and their output, and the location of a run as the user gives it.
+"""What the commands share: exit statuses, output, and opening the run at a path or URL that the user gives.
 
 Results go to stdout. Progress and errors go to stderr, so that stdout can be piped.
 """

@@ -35,7 +35,7 @@ from brokerproof.settings import Settings
 
 
 def execute_watch(options: argparse.Namespace, settings: Settings) -> int:
-    """Show a run again until it ends, and print its outcome."""
+    """Show a run that another command or Airflow started, until it ends, and print its outcome."""
     # The user may also give the path of the run's directory, because a shell can complete a path.
     run_id = Path(options.run).name
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", run_id):
@@ -193,7 +193,7 @@ _QUESTION = "Stop the run and its cluster (s), only stop watching (w), or go on 
 
 
 class TerminationRequest(KeyboardInterrupt):
-    """SIGTERM came. Unlike after Ctrl-C, the user is not asked, and the run is stopped."""
+    """SIGTERM came. The run is stopped, without the question to the user that follows Ctrl-C."""
 
 
 class Choice(Enum):
@@ -209,7 +209,8 @@ class Choice(Enum):
 class SignalHandler:
     """Raises KeyboardInterrupt on SIGINT and TerminationRequest on SIGTERM, within a `with` block.
 
-    A signal that this process inherited as ignored stays ignored. Outside the main thread, the block has no effect.
+    A signal that this process already ignores, for example because its parent ignored it, stays ignored. Outside the
+    main thread, the block has no effect.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Abilities: things that some messaging systems can do and others cannot.
 
 Each metric, anomaly and kind of fault names the ability that it needs, if any. `systems/abilities.py` finds the
-abilities that show in a system's methods. The system declares its other abilities.
+abilities that follow from a system's methods. The system declares its other abilities.
 
 A metric or anomaly whose ability the system lacks is not measured, and no task waits for it. Reports show it as "not
 applicable", never as `passed`. A scenario that names it is refused before the run.

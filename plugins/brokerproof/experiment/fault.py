@@ -97,7 +97,7 @@ class When(FrozenModel):
 
     @property
     def earlier_fault(self) -> tuple[str, str]:
-        """(the condition's field, the name of the earlier fault in it). The field is `unhealthy` or `rereplicated`."""
+        """The condition's field, `unhealthy` or `rereplicated`, and its value, the name of the earlier fault."""
         return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
 
 

@@ -45,7 +45,7 @@ class Suite(StrEnum):
 
 
 class Anomaly(StrEnum):
-    """The kinds of anomaly: ways in which a message or a position can break a rule."""
+    """The kinds of anomaly: ways in which a message, or its position in a log, can break a rule."""
 
     LOST = "lost"
     NOT_REPLICATED = "not_replicated"

@@ -56,9 +56,9 @@ def read_layered_file(path: Path, directories: Directories, *, own: Collection[s
 
 
 def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
-    """Return `content`, with the mapping in one field merged over the file that this mapping `extends`, if any.
+    """Return `content`, with the mapping in `field` merged over the file that this mapping `extends`, if any.
 
-    The file is searched in `directories`. If there is none, an InputError names `file`, from which `content` was read.
+    If no file of this name is in `directories`, an InputError names `file`, from which `content` was read.
     """
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
@@ -130,7 +130,7 @@ def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, An
 
 
 def _count_found(content: Any, names: Sequence[str]) -> int:
-    """Return how many names at the start of a dotted path exist in `content`."""
+    """Return how many of `names`, the parts of a dotted path, exist in `content`, counted from the first."""
     for count, name in enumerate(names):
         if isinstance(content, list) and name in map(str, range(len(content))):
             content = content[int(name)]

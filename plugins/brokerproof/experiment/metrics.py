@@ -1,4 +1,4 @@
-"""The metrics of placement and recovery that judging measures.
+"""The metrics of placement and recovery, which are measured when a run is judged.
 
 Suites, the scenarios' bounds, the comparison of runs and the docs take the facts about each metric from `METRICS`.
 """

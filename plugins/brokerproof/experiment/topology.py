@@ -205,10 +205,10 @@ class Topology(FrozenModel):
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """{place: its region}. A place is a group of processes of one region that connects to other regions as one.
+        """{place: its region}. A place is a group of a region's processes that counts as one client of other regions.
 
         The place `clients-REGION` is the workload's clients in the region. The place `servers-REGION` is the region's
-        serving nodes (message servers), as clients of the serving nodes of other regions.
+        serving nodes (message servers), when they connect as clients to the serving nodes of other regions.
         """
         return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 
@@ -241,7 +241,7 @@ class Topology(FrozenModel):
 
 
 def name_servers_place(region: str) -> str:
-    """Return the name for a region's serving nodes as one client of other regions (see `Topology.places`)."""
+    """Return the name of the place that consists of a region's serving nodes (see `Topology.places`)."""
     return f"servers-{region}"
 
 

@@ -23,7 +23,10 @@ _DEEPEST = 100
 
 
 class FrozenModel(BaseModel):
-    """Base of the models of users' files and of the link process's messages. Frozen; refuses unknown fields."""
+    """Base of the models of users' files, and of messages to or from the link process.
+
+    Instances are frozen. Unknown fields are refused.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -207,7 +210,10 @@ def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]
 
 
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
-    """Raises InputError for the first of `fields`, the names below `field` in the file `path`, that is not `known`."""
+    """Raises InputError for the first name in `fields` that is not in `known`.
+
+    `fields` are the names directly below the dotted path `field` in the file `path`.
+    """
     for name in fields:
         if name not in known:
             where = ".".join(part for part in (field, name) if part)

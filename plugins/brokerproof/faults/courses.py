@@ -72,8 +72,9 @@ class CourseWaits:
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
         """Call `ask` on another thread until it returns a true value, and return this value.
 
-        The next call follows `every_s` seconds after an answer, the last one at the deadline. After `timeout_s`
-        seconds, even during a call, raises DeadlineError: "waited N s for `what`". Exceptions of `ask` are raised.
+        A call begins `every_s` seconds after the previous call returned, or at the deadline if that is earlier. After
+        `timeout_s` seconds, even during a call, raises DeadlineError: "waited N s for `what`". Exceptions of `ask` are
+        raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:

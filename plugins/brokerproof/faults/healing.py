@@ -66,11 +66,11 @@ class Healing:
         return f"the nodes of {fault.name} to be healthy again: {', '.join(self._injections.targets[fault.name])}"
 
     def undo(self) -> list[Exception]:
-        """Heal all injected faults that are neither permanent nor recovered, and wait for their recoveries.
+        """Heal all injected faults that have not recovered yet, and wait for their recoveries.
 
-        Returns one error for each fault that could not be healed or did not recover. Faults that help the cluster to
-        recover are not healed. The last fault of the scenario is healed first, and an exception does not end the
-        healing. The wait begins after the last healing, because a node may need nodes of another fault.
+        Returns one error for each fault that could not be healed or did not recover. Faults that are permanent or help
+        the cluster to recover are not healed. The last fault of the scenario is healed first, and an exception does
+        not end the healing. The wait begins after the last healing, because a node may need nodes of another fault.
         """
         errors: list[Exception] = []
         healing: list[Fault] = []
@@ -99,8 +99,8 @@ class Healing:
     def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
         """Wait until the nodes of the healed faults are healthy, at most about `_HEAL_TIMEOUT_S` seconds.
 
-        Calls `note` with each fault whose nodes did not become healthy, and with the error. The faults wait in turns.
-        In its turn, a fault may restart its nodes that ended by themselves, which nodes of another fault may need.
+        Calls `note` with each fault whose nodes did not become healthy, and with the error. The faults take turns,
+        because a fault's turn may restart its nodes that ended by themselves, and nodes of another fault may need them.
         """
         begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
         while waiting:

@@ -1,8 +1,8 @@
 """The kinds of fault that act on the link between regions: on traffic between the targets and nodes of other regions.
 
-If all nodes of a region are targets, the fault also acts on the region's clients. Serving nodes (message servers) open
-connections to serving nodes of other regions from one address that they share. A fault acts on these connections only
-if all serving nodes of the region are targets.
+If all nodes of a region are targets, the fault also acts on the region's clients. All serving nodes (message servers)
+of a region share one address, from which they open connections to serving nodes of other regions. A fault acts on these
+connections only if all serving nodes of the region are targets.
 """
 
 from __future__ import annotations
@@ -224,10 +224,10 @@ def require_link(around: Surroundings) -> LinkClient:
 
 
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
-    """Return the traffic that the fault acts on: both directions, or the one that its `link.direction` selects.
+    """Return the traffic that the fault acts on: both directions, or the direction that `link.direction` selects.
 
-    One side is the targets, with the clients and serving nodes that `_add_client_places` adds. The other side is
-    everything in the regions that the fault names, or in all regions if it names none.
+    One side is the targets, with the clients and serving nodes that `_add_client_places` adds. The other side is all
+    nodes and clients in the regions that the fault names, or in all regions if the fault names none.
     """
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
@@ -242,10 +242,10 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 
 
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """Return the targets and the groups of processes (`Topology.places`) that the fault acts on together with them.
+    """Return the targets, and the groups of processes (`Topology.places`) on which the fault acts too.
 
-    If all serving nodes (message servers) of a region are targets, their group is added. If all nodes of a region are
-    targets, the group of the region's clients is added too.
+    If all serving nodes (message servers) of a region are targets, the group of these serving nodes is added. If all
+    nodes of a region are targets, the group of the region's clients is added too.
     """
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:

@@ -47,8 +47,8 @@ class SteadyLoad:
         """Add a sample of the load. Returns the rate since the previous sample, in messages a second.
 
         `count` is the topic's counter of messages. The result is None for the first sample, and if the counter has
-        begun again. `utilization` of the processors is in percent. `pending` is the highest number of a producer's
-        pending messages.
+        started again from 0. `utilization` of the processors is in percent. `pending` is the number of pending messages
+        of the producer that has the most.
         """
         self._now_s = now_s
         last, self._last = self._last, (now_s, count)

@@ -62,7 +62,7 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 
 
 class TargetFinder:
-    """Finds the targets of each fault when the fault is due. If no node answers then, an earlier answer is used."""
+    """Finds the targets of each fault when the fault is due, or uses targets found earlier if none can be found."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -77,9 +77,9 @@ class TargetFinder:
     def find(self, fault: Fault) -> Course[list[str]]:
         """Return the targets of a fault that is due.
 
-        If no node names them within `_PATIENCE_S` seconds, those of an earlier answer are returned, which the record
-        `FaultTargets` and the timeline's problems mention. After `_TIMEOUT_S` seconds without any, raises
-        DeadlineError.
+        If they cannot be found within `_PATIENCE_S` seconds, the targets that were found last are returned, and the
+        record `FaultTargets` and the timeline's problems mention this. Raises DeadlineError if no targets are known
+        after `_TIMEOUT_S` seconds.
         """
         stage = self._stage
         if fault.targets.now is None:
@@ -121,7 +121,7 @@ class TargetFinder:
 
 
 def read_doubts_about_targets(run: Run) -> dict[str, str]:
-    """Return {fault: sentence} for faults whose targets were known only from an earlier answer.
+    """Return {fault: sentence} for each fault whose targets could not be found when it was due, but only before.
 
     If the record of a fault's targets cannot be read, the sentence says why.
     """

@@ -90,8 +90,8 @@ class Timeline:
         cluster settles, state/early_end.json makes load and consumers end.
 
         In every case, all faults that are not permanent are healed, state/faults_undone.json lists all problems, and
-        the first error is raised. A BrokerproofError of this last healing is only listed, and so is a DeadlineError or
-        AdminError while the cluster settles.
+        the first error is raised. Two kinds of error are only listed: a BrokerproofError while these faults are healed,
+        and a DeadlineError or AdminError while the cluster settles.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:
@@ -183,10 +183,10 @@ class Timeline:
                 log.warning("%s", error)
 
     def _find_lead(self, fault: Fault) -> int:
-        """Return the Unix time in µs at which to ask where the copies of the data are before a fault.
+        """Return the Unix time in µs at which, before a fault, the cluster is asked where the copies of the data are.
 
-        Normally this is `LEAD_S` seconds before the fault. If other faults are injected or healed in these seconds, it
-        is `_ACT_S` seconds after the last such event. It is never after the fault's own time.
+        The time is `LEAD_S` seconds before the fault, but at least `_ACT_S` seconds after the last earlier injection or
+        healing of another fault. It is never after the fault's own time.
         """
         others = [one for one in self._faults if one is not fault]
         events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
@@ -264,7 +264,7 @@ def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> C
 
 
 def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
-    """Return whether no segment of the topic lacks a copy, and no dead node of `nodes` is listed as a holder of one.
+    """Return whether every segment of the topic has all its copies, and no copy is listed on a dead node of `nodes`.
 
     A dead node's copies may count as present until its session ends after 30 s. If no node answers, the result is
     False.

@@ -62,8 +62,8 @@ def find_spark_java_home() -> Path:
     """Return a Java home for Spark. Its program `java` is a wrapper of the Java that nodes run on.
 
     The wrapper replaces the wildcards of a class path by the names of the jars. Spark requests the module
-    `_VECTOR_MODULE`, and a JVM without it would not start. If the nodes' Java lacks the module, the wrapper drops this
-    option.
+    `_VECTOR_MODULE` by an option, with which a JVM that lacks the module would not start. If the nodes' Java lacks the
+    module, the wrapper drops the option.
     """
     home_of_nodes = find_java_home()
     has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")

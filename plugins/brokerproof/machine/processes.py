@@ -1,8 +1,9 @@
 """Starts, records, finds and ends processes that outlive the process that started them.
 
-There are two ways to find such a process, even if its starter was killed. The mark is an environment variable that
-names the owner from the start, but a search for marks reads every process of the machine. The record is a file with the
-process's id and start time. It is fast to read, but it is written shortly after the start.
+There are two ways to find such a process, even if its starter was killed: by its mark and by its record. The mark is an
+environment variable that names the owner. A process has it as soon as it starts, but a search for marks reads every
+process of the machine. The record is a file with the process's id and start time. It is fast to read, but it is written
+shortly after the process starts.
 """
 
 from __future__ import annotations

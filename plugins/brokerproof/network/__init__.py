@@ -12,8 +12,8 @@ target's name to an address of the link process, which passes everything on. Pro
   packet losses.
 - Connection set-up: `connect` returns at once. As on a wire, the viewer's first bytes arrive after 1.5 round trips,
   and the target's first bytes after 2. The set-up has no jitter.
-- A dead target: `connect` succeeds, and the connection is reset one round trip later, when `connect` would fail on a
-  wire.
+- A dead target: on a wire, `connect` would fail after one round trip. Here it succeeds, and the connection is reset
+  after this time, or `Route.redial_s` seconds later if the target still refuses.
 - Bytes during a cut: the link process does not read them, so a sender stalls once its own buffer and about 400 KiB in
   the link process are full. Bytes that were under way go on at once after healing. TCP would wait for its next
   retransmission, which may take the duration of the cut once more.

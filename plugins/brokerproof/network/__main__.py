@@ -1,7 +1,7 @@
 """The link process, which carries a run's connections between regions: `python -m brokerproof.network DIRECTORY`.
 
-DIRECTORY contains link.json, the plan of the routes. In a container, it also contains control.json, the address at
-which the process listens for requests. There, the process first adds the addresses of all routes to its network
+DIRECTORY contains link.json, the plan of the routes, and in a container also control.json, the address at which the
+process listens for requests. In a container, the process first adds the addresses of all routes to its network
 interfaces, because a container engine assigns only one address per network. This needs the capability NET_ADMIN and the
 program `ip` of iproute2.
 """

@@ -26,8 +26,8 @@ _REDIAL_EVERY_S = 0.02
 class Connection:
     """A connection through the link process, which passes bytes between its two ends, in both directions.
 
-    The viewer is the node or client that connects. The target is the node of another region to which it connects. The
-    socket to the target is opened when the emulated SYN arrives there.
+    The viewer is a node or client. It connects to the target, which is a node of another region. The socket to the
+    target is opened when the emulated SYN arrives at the target.
     """
 
     def __init__(

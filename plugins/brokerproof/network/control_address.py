@@ -37,7 +37,7 @@ class PathOfControl(FrozenModel):
         return peer
 
     def listen(self) -> socket.socket:
-        """Return a socket bound to the path, which replaces any older one. Raises OSError if that fails."""
+        """Return a new socket bound to the path, in place of any older one. Raises OSError if that fails."""
         Path(self.path).unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self.path)

@@ -125,7 +125,7 @@ class EmulatedNetwork:
         return _measure_effect(self._find_listeners(condition.senders, condition.receivers, condition.both_ways))
 
     def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
-        """Close every connection between one of the senders and one of the receivers with a RST.
+        """Close, by a RST, every connection between one of the senders and one of the receivers.
 
         Both ends get the RST at once, even across a cut. Raises InputError if no route lies between the senders and the
         receivers, or if `id` is the id of a condition in force.

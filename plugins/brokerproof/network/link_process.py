@@ -173,8 +173,8 @@ def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
 def sample_links(network: LinkClient) -> list[Sample]:
     """Return samples of the traffic between regions, of the delay added by the link process, and of its CPU time.
 
-    The metrics `added_…_ms` are how much later than configured chunks were passed on. They are missing if no chunk was
-    timed since the last call. Each call begins a new interval, so only one process may call this function.
+    The metrics `added_…_ms` say how long chunks were delayed beyond the configured delay. They are missing if no chunk
+    was timed since the last call. Each call begins a new interval, so only one process may call this function.
     """
     metrics = network.metrics()
     values: dict[tuple[str, str], float] = {

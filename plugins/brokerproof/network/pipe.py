@@ -56,7 +56,7 @@ class End:
             self._poller.watch(self._fd, mask, self.handle)
 
     def handle(self, events: int) -> None:
-        """Read or write, because epoll reported `events`. The read or write itself finds an error or a hang-up."""
+        """Read or write, because epoll reported `events`. The read or write then notices any error or hang-up."""
         if self._mask & IN and events & ~OUT:
             self.incoming.read()
         if self._mask & OUT and events & ~IN:
@@ -158,7 +158,7 @@ class Pipe:
         self._enter(ending, 0)
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Let the next item, or its first `most` bytes, pass the rate limiter. Returns whether more wait there."""
+        """Let the next item, or its first `most` bytes, pass the rate limiter. Returns whether more items wait."""
         segment, size = self._take(most)
         # A pipe waits only for its slowest limiter. It also occupies the faster ones, so that all senders at
         # a faster limiter together do not exceed its bandwidth.
@@ -168,7 +168,7 @@ class Pipe:
         return bool(self._entering)
 
     def _take(self, most: int) -> tuple[Item, int]:
-        """Remove and return (next item, its size in bytes). Of a larger item, only the first `most` bytes are taken."""
+        """Remove and return (next item, its size). If its size exceeds `most` bytes, take only the first `most`."""
         item = self._entering[0]
         if isinstance(item, Ending):
             self._entering.popleft()
@@ -339,7 +339,7 @@ class Pipe:
         sink.incoming.end_by_reset()
 
     def end_by_reset(self) -> None:
-        """End this direction by RST, because the opposite pipe found at a write that this pipe's source is gone.
+        """End this direction by RST, because a write of the opposite pipe has shown that this pipe's source is gone.
 
         If this pipe still reads the source, do nothing, because its next read ends the direction by RST too.
         """

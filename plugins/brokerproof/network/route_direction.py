@@ -24,7 +24,7 @@ _AHEAD_S = 0.002
 class RouteDirection:
     """The cut, delay, jitter, rate limiters and meter of the traffic from `sender` to `receiver`.
 
-    Each of the two names a node, or all clients or serving nodes (message servers) of a region.
+    `sender` and `receiver` each name a node, or all clients or all serving nodes (message servers) of a region.
     """
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:
@@ -56,7 +56,7 @@ class RouteDirection:
 
 
 class Sender(Protocol):
-    """A pipe, as a rate limiter uses it. The pipe waits for its turns to send."""
+    """The interface by which a rate limiter tells a waiting pipe that it is the pipe's turn to send."""
 
     def take_turn(self, most: int, now: float) -> bool:
         """Send the next segment, of at most `most` bytes. Returns whether more bytes wait for the rate limiter.
@@ -104,7 +104,7 @@ class RateLimiter:
 
 
 class AddedDelay(FrozenModel):
-    """How much later than configured the chunks of an interval were written: the number of chunks, and quantiles."""
+    """The delay, beyond the configured one, of an interval's chunks: the number of timed chunks, and quantiles."""
 
     count: int
     p50_ms: float
@@ -113,7 +113,10 @@ class AddedDelay(FrozenModel):
 
 
 class Histogram:
-    """Counts durations in buckets. Four buckets per doubling make a quantile at most a quarter too high."""
+    """Counts durations in buckets: four from 4 to 8 µs, four from 8 to 16 µs, and so on, and one per µs below 4 µs.
+
+    So a quantile is at most a quarter too high, or at most 1 µs if it is below 4 µs.
+    """
 
     def __init__(self) -> None:
         self._counts = [0] * _BUCKETS

@@ -36,7 +36,7 @@ def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "")
 
 
 def _write_headline(difference: RunDifference) -> str:
-    """Return the differences larger than noise as text: verdicts, then worse metrics, then better metrics."""
+    """Return a text that lists what differs by more than noise: verdicts, then worse metrics, then better metrics."""
     worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
     better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
     parts = [
@@ -69,9 +69,10 @@ def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any
 
 
 def render_groups(scenario: str, by: GroupBy, groups: Sequence[RunGroup], page: Page) -> str:
-    """Return the HTML page that compares a scenario's runs in groups. Runs of a group are equal in `by` (a version …).
+    """Return the HTML page that compares a scenario's runs in groups.
 
-    The first of `groups` has the most runs, and the other groups are compared with it.
+    `by` is the property, such as the version, that is equal in all runs of a group. The first of `groups` has the most
+    runs, and the other groups are compared with it.
     """
     shown = groups[:MOST_COLUMNS]
     return render(

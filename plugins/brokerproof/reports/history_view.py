@@ -137,7 +137,7 @@ def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Cons
 
 
 def _format_lost(run: RecordedRun) -> str:
-    """Return the number of losses that break the guarantee and, in a second line, of those that it allows, if any."""
+    """Return how many losses break the guarantee. If it allows other losses, a second line has their number."""
     allowed = run.count_anomaly("lost", legal=True)
     return format_value(run.count_anomaly("lost", legal=False)) + (f"\n+{allowed:,}" if allowed else "")
 

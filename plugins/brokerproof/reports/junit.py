@@ -4,8 +4,8 @@ Each suite of expectations is a test suite, and each expectation a test case. On
 `verdict`. The file has a failure or an error if and only if the run is not as its scenario expects:
 
 - If the run is as expected, an expectation that did not hold is `skipped`, because some scenarios have to fail.
-- If it is not, such an expectation is a `failure` if the evidence proves it wrong, and an `error` if the evidence is
-  not enough. The case `verdict` is also a `failure` or an `error`.
+- If the run is not as expected, an expectation that did not hold is a `failure` if the evidence proves it wrong, and an
+  `error` if the evidence is not enough. The case `verdict` is also a `failure` or an `error`.
 - An expectation that does not apply to the messaging system is always `skipped`.
 
 The elements are those of Jenkins' schema `junit-10`.
@@ -206,7 +206,10 @@ def _list_properties(run: Run, outcome: Outcome) -> dict[str, str]:
 
 
 def _count_cases(root: ET.Element) -> None:
-    """Set the numbers of cases and the seconds of each suite and the root. The schema has no `skipped` for the root."""
+    """Set attributes of each suite and of the root: the numbers of cases, by result, and the sum of their seconds.
+
+    The schema has no attribute `skipped` for the root.
+    """
     for element in (*root, root):
         cases = list(element.iter("testcase"))
         element.set("tests", str(len(cases)))

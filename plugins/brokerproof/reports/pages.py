@@ -100,7 +100,10 @@ def _make_environment() -> Environment:
 
 
 def _style(verdict: str, field: str = "") -> Any:
-    """Return one field of a verdict's style. Without `field`, return {field: value}, with the CSS name as `name`."""
+    """Return the field `field` of a verdict's style.
+
+    If `field` is empty, return {field: value} for all fields, with the verdict's name in CSS as another field, `name`.
+    """
     style = VERDICT_STYLES[Verdict(verdict)]
     return getattr(style, field) if field else {**vars(style), "name": _to_name(Verdict(verdict))}
 

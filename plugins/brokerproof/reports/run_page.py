@@ -49,8 +49,9 @@ def render_run_page(
 ) -> str:
     """Return the page of a run as HTML.
 
-    `links` to related pages, and `logs` of the run's Airflow tasks, are (text, address). `worse` and `suspected` are
-    the history's sentences about confirmed and about suspected regressions of the run.
+    `links` lead to related pages, and `logs` to the logs of the run's Airflow tasks; an item of either is (text,
+    address). `worse` and `suspected` are the history's sentences about confirmed and about suspected regressions of the
+    run.
     """
     values = _list_values(report) | {"links": links, "logs": logs, "worse": worse, "suspected": suspected}
     return render("run.html.j2", page, values)

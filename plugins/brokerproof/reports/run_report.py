@@ -23,7 +23,7 @@ NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationRow:
-    """One expectation of a suite, with its result. `values` has the measurements of the metric that it checks, if any.
+    """One expectation of a suite, with its result. If it checks a metric, `values` has the metric's measurements.
 
     A measurement is (subject, such as a fault; value with unit; bounds in words; result of `is_within`).
     """

@@ -198,7 +198,8 @@ def _make_row(
 def _list_owner_rows(series: RunSeries) -> Iterator[ChartRow]:
     """Yield a row that shows which node (owner) served each topic; no row if owners were not sampled.
 
-    A line is a span between two changes of owner. Of several topics, each has a lane. Of one topic, each owner has one.
+    A line is a span between two changes of owner. If there are several topics, each of at most `_MOST_LANES` topics has
+    a lane. If there is one topic, each of its owners has a lane.
     """
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
@@ -249,7 +250,10 @@ def _list_owner_rows(series: RunSeries) -> Iterator[ChartRow]:
 
 
 def _count_common(topics: Iterable[str]) -> int:
-    """Return the length of the longest prefix that all topics share and that ends with `/` or `-`; 0 without one."""
+    """Return the length of the longest prefix that all topics share and that ends with `/` or `-`.
+
+    If the topics share no such prefix, return 0.
+    """
     ordered = sorted(topics)
     first, last = ordered[0], ordered[-1]
     alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
@@ -259,11 +263,11 @@ def _count_common(topics: Iterable[str]) -> int:
 def _make_shapes(
     faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]], end_ms: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield the shapes of each injected fault: two bands, a line and a bar.
+    """Yield the shapes of each injected fault: up to two bands, a line and a bar.
 
-    The bands last from injection to healing and from healing to recovery. A fault that only helps another fault's
-    recovery lacks the first. The line marks the time at which the fault took effect or, if this is not known, was
-    injected. The bar, above the rows, shows an RTO above 0.
+    The first band lasts from injection to healing, and the second from healing to recovery. A fault that only helps
+    another fault's recovery has no first band. The line marks the time at which the fault took effect or, if this is
+    not known, was injected. The bar, above the rows, shows an RTO above 0.
     """
     for fault in faults:
         course = fault.course

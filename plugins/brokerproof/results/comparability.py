@@ -1,6 +1,7 @@
 """Which runs of a scenario are comparable: the parameters that must be equal, and a digest of them.
 
-These parameters decide the load, how much a fault takes away, and how fast everything is, so they must be equal:
+These parameters decide the load, how much of the cluster a fault affects, and how fast everything is, so they must be
+equal:
 
 - scenario, messaging system and runtime
 - the machine's processor architecture and number of processors

@@ -180,8 +180,8 @@ class History:
     def record_deletion(self, run_id: str, directory: str, part: DeletedPart, *, at: datetime, why: str) -> None:
         """Record that the tables or the directory of a run are deleted.
 
-        Nothing is recorded if the history does not have the run, or has it with another directory that still holds it.
-        Raises HistoryError if the history cannot be written.
+        Nothing is recorded if the history does not have the run, or if it names another directory for the run and that
+        directory still has a run.json. Raises HistoryError if the history cannot be written.
         """
         recorded = self.find_run_place(run_id)
         if recorded is None or (recorded.run_dir != directory and Run(recorded.run_dir).exists("run.json")):
@@ -236,7 +236,7 @@ class History:
             return list(session.scalars(select(RecordedRun.run_id).where(RecordedRun.scenario == scenario)))
 
     def find_run_place(self, run_id: str) -> RunPlace | None:
-        """Return a run's directory and regressions, or None if the run is not recorded. Other columns are not read."""
+        """Return a run's directory and regressions without reading the rest of its row; None if it is not recorded."""
         with self._begin_reading() as session:
             row = session.scalar(
                 select(RecordedRun).where(RecordedRun.run_id == run_id).options(load_only(*_PLACE_COLUMNS))

@@ -33,7 +33,7 @@ class HistoryError(BrokerproofError):
 
 
 def parse_url(text: str) -> URL:
-    """Return `text` as a URL. If the path of an SQLite file begins with `~`, the home directory replaces it.
+    """Return `text` as a URL. A `~` at the beginning of an SQLite file's path is replaced by the home directory.
 
     Raises HistoryError if `text` is no URL or names a database in memory.
     """
@@ -81,8 +81,8 @@ def make_engine(url: URL) -> Engine:
 def make_reading_engine(engine: Engine) -> Engine:
     """Return an engine for transactions that only read. All queries of such a transaction see the same state.
 
-    By default, each query in PostgreSQL sees what was committed before it. If a run is recorded again between two
-    queries, a reader could then see it without its checks.
+    By default, each query in PostgreSQL sees all that was committed before this query. So if a run were recorded again
+    between two queries, a reader could see the run without its checks.
     """
     if engine.dialect.name != "postgresql":
         return engine

@@ -100,7 +100,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
 
 
 def _describe_check(check: Check) -> str:
-    """Return the description of an expectation. If it does not apply to the run, the reason follows."""
+    """Return an expectation's description. If the expectation does not apply to the run, the text also says why."""
     applies = check.verdict is not Verdict.NOT_APPLICABLE
     return check.description if applies else f"{check.description} Not applicable: {check.why}."
 

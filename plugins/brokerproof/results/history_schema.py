@@ -135,7 +135,7 @@ class RecordedRun(Base):
         return sum(row.count for row in counted if legal is None or row.legal == legal)
 
     def find_worst(self, metric: str) -> float | None:
-        """Return the highest of all values of a metric; None if there is no value, or if a value was not measured."""
+        """Return a metric's highest value; None if it has no measurements, or if any of them has no value."""
         values = [row.value for row in self.measurements if row.metric == metric]
         return None if not values or None in values else max(value for value in values if value is not None)
 

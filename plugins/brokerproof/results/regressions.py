@@ -4,20 +4,21 @@ A regression is a measurement or a verdict that got worse. If it is confirmed, i
 suspicion.
 
 **Measurements.** `RULE` is the rule in words. A single worse run may be an outlier, so a mark needs `CONFIRMING` worse
-runs among the last `RECENT`. They are compared with the usual value (the median) and its spread in a window of earlier
-runs. A few bad runs in this window move neither of them. After a lasting change, runs are marked until more than a
-third of the window's runs are newer than the change, because the spread then includes it.
+runs among the last `RECENT`. These are compared with the usual value (the median) and its spread in a window of the
+runs before them. A few bad runs in this window change neither the median nor the spread much. After a lasting change,
+runs are marked until more than a third of the window's runs are newer than the change, because such runs then widen
+the spread.
 
 **Which changes the rule finds** depends on the spread. These figures were measured on lognormal noise, with outliers in
 3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results/test_regression_rule.py):
 
 | usual spread / usual value | marks in 1,000 runs of noise | changes of `STEP` that are marked within 5, 6, 12 runs |
 |---|---|---|
-| 0.03, as of an RTO | 0.0 | 100 %, 100 %, 100 % |
+| 0.03, typical of an RTO | 0.0 | 100 %, 100 %, 100 % |
 | 0.04 | 0.0 | 98 to 99 %, 99.8 to 100 %, 99.8 to 100 % |
-| 0.06, as of a gap in acks | 0.0 | 62 to 70 %, 86 to 89 %, 88 to 93 % |
-| 0.12, as of a median latency | 0.0 to 0.15 | 3 to 5 %, 8 to 12 %, 12 to 15 % |
-| 0.25, as of a 99th percentile of the latency | 0.05 to 0.25 | under 1 %, 1 %, 1 to 2 % |
+| 0.06, typical of a gap in acks | 0.0 | 62 to 70 %, 86 to 89 %, 88 to 93 % |
+| 0.12, typical of a median latency | 0.0 to 0.15 | 3 to 5 %, 8 to 12 %, 12 to 15 % |
+| 0.25, typical of a 99th percentile of the latency | 0.05 to 0.25 | under 1 %, 1 %, 1 to 2 % |
 
 If the spread is above `LARGEST_TELLING_SPREAD` of the usual value, most changes of `STEP` are never marked. A note then
 states the smallest change that can be marked.
@@ -211,7 +212,8 @@ def _compare_measurements(
 ) -> Iterator[tuple[Regression, bool]]:
     """Yield (regression, whether enough runs confirm it) for each measurement of the run that got worse.
 
-    Add a sentence to `notes` for each measurement that has too little history, no minimum change or a large spread.
+    Add a sentence to `notes` for each measurement that has too little history or a large spread, or whose unit is not
+    in `MINIMUM_CHANGE`.
     """
     rule = read_rule(run)
     recent, before = baseline[: RECENT - 1], baseline[RECENT - 1 :][: rule.window]
@@ -261,7 +263,7 @@ def _explain_suspicion(values: Sequence[float], alike: int) -> str:
 
 
 def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[float | None]:
-    """Return the values in `runs` of the measurement that `row` names. A run without this measurement is left out."""
+    """Return each run's value for the metric, subject and unit of `row`. A run without this measurement is left out."""
     return [
         other.value
         for run in runs

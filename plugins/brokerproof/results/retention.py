@@ -71,10 +71,10 @@ def prune_runs(
     dry_run: bool = False,
     now: Callable[[], int] = clock.now_us,
 ) -> list[Deletion | LeftRun]:
-    """Delete what the settings no longer keep of the runs below `runs`; with `dry_run`, only list it.
+    """Delete the runs below `runs`, or their tables, that the settings no longer keep; with `dry_run`, only list them.
 
     `now` returns microseconds since the epoch. If `history` is None, deletions are not recorded. Raises HistoryError if
-    a deletion cannot be recorded, before any file of that run is deleted.
+    a deletion cannot be recorded; then this call has deleted no file of that run.
     """
     pruner = _Pruner(settings, history, dry_run=dry_run, now_us=now())
     filesystem, root = fsspec.url_to_fs(runs)
@@ -136,7 +136,7 @@ class _Pruner:
         return Deletion(directory=directory, run_id=run_id, part=part, size=size, why=why, is_resumed=is_resumed)
 
     def _choose(self, run: Run) -> tuple[DeletedPart, str] | None:
-        """Return what is too old, the run or its tables, and the reason as a phrase; None if the settings keep both."""
+        """Return (`run` or `tables`, reason as a phrase) for the part that is too old; None if neither is too old."""
         age = clock.to_utc(self._now) - run.facts.created_at
         failed_days = self._settings.keep_failed_days
         parts: tuple[tuple[DeletedPart, str], ...] = (("run", "keep_runs_days"), ("tables", "keep_tables_days"))

@@ -51,9 +51,10 @@ class WordDifference(StrictModel):
 class NumberDifference(StrictModel):
     """A count or measurement that is not the same in both runs. All numbers except `relative` are in `unit`.
 
-    `a` or `b` is None if that run has no value. `difference` is `b - a`, and `relative` is `difference / |a|`, None if
-    `a` is 0. `worse` says whether b is worse than a; None if the metric has no worse direction. `noise` is the smallest
-    difference that is more than noise, None if it is not known.
+    `a` or `b` is None if that run has no value; then `difference` and `relative` are None too. `difference` is `b - a`,
+    and `relative` is `difference / |a|`, None also if `a` is 0. `worse` says whether b is worse than a; None if neither
+    higher nor lower values count as worse. `noise` is the smallest difference that is more than noise, None if it is
+    not known.
     """
 
     name: str

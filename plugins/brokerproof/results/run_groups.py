@@ -58,7 +58,7 @@ class GroupBy(StrEnum):
 class GroupedMeasurement(StrictModel):
     """A measurement in those runs of a group that passed or failed: `n` values, with their median, least and greatest.
 
-    The fields from `difference` on compare the group with the first group; in the first group, they are not set.
+    `difference` and the fields after it compare the group with the first group; in the first group, they are not set.
     `difference` is the group's median minus the first group's. `why` is the reason for `larger_than_noise`.
     """
 

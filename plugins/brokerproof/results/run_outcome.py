@@ -152,7 +152,7 @@ def _list_bounds(judgement: Judgement) -> dict[str, dict[str, tuple[float | None
 
 
 def _list_counts(judgement: Judgement | None) -> dict[str, Any]:
-    """Return the totals and, as `legal` (allowed) or `illegal`, the count of each anomaly; all None if not judged."""
+    """Return the totals, and each anomaly's counts under `legal` (allowed) and `illegal`; all None if not judged."""
     names = (*TOTALS, "not_sent")
     if judgement is None:
         nothing = {str(anomaly): None for anomaly in Anomaly}
@@ -207,8 +207,8 @@ def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measuremen
 def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
     """Return how often each node ended by itself and was restarted, in the order of the nodes' first ends.
 
-    Nodes without a service manager, which restarts them, are not in the result. If the table `observations` cannot be
-    read, the result is empty, and judging reports the problem.
+    Only nodes that have a service manager, and ended at least once, are in the result. If the table `observations`
+    cannot be read, the result is empty, and judging reports the problem.
     """
     times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     rows = iterate_rows(

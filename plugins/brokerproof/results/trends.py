@@ -158,7 +158,7 @@ _KEYS_AT_ONCE = 900
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
     """Return {key of a run: {name in TREND_VALUES: value}}.
 
-    A metric's value is the highest over its subjects, such as faults, or None if one has no value.
+    A metric's value is the highest over its subjects, such as faults, or None if any subject has no value.
     """
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement

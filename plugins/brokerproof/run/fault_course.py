@@ -55,7 +55,7 @@ def read_fault_courses(run: Run) -> dict[str, FaultCourse]:
 
 
 def follow_faults(rows: Iterable[Mapping[str, Any]]) -> dict[str, FaultCourse]:
-    """Return the course of each fault in `rows` of the table `faults`, as {fault: course} in the order of first times.
+    """Return {fault: course} for `rows` of the table `faults`, in the order of each fault's earliest row.
 
     Raises ValueError if the state of a row is missing or unknown.
     """

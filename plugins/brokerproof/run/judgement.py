@@ -135,7 +135,7 @@ class JudgingFailure(Record):
 
 
 def write_judgement(run: Run, judged: Judgement | JudgingFailure) -> None:
-    """Write a judgement, or why there is none, in place of an earlier one. Raises MachineError if that fails."""
+    """Write `judged` in place of an earlier judgement or failure. Raises MachineError if `judged` cannot be written."""
     write_record(run, judged)
     # If the process is killed here, both records exist. Readers prefer the failure, so they use no replaced judgement.
     remove_record(run, JudgingFailure if isinstance(judged, Judgement) else Judgement)

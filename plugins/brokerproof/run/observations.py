@@ -129,8 +129,8 @@ CURVES: Mapping[SampledMetric, Curve] = {
 class Sample:
     """One value of `metric`, sampled from `source`.
 
-    `at` is the time at which the answer arrived, in microseconds since the epoch. `value` is None if there was no
-    answer. Such a sample is recorded only if the previous value must no longer be used.
+    `at` is the time at which the value was observed or the recorded event happened, in microseconds since the epoch.
+    `value` is None if no node answered. Such a sample is recorded only if the previous value must no longer be used.
     """
 
     at: int

@@ -1,7 +1,7 @@
 """Records: JSON files in a run's directory `state/`, by which processes of the run pass on results and proofs.
 
 Each kind of record is a class. A file is named after the class, in snake case, and after the record's key if the kind
-has one. It also contains the version of the class. A record is written whole.
+has one. The file's content includes the version of the class. No reader sees a half-written file.
 
 Spark tasks may run on machines that share only the run's directory, so they leave records too. The live status
 (live_status.py) is only for people to read, and no verdict rests on it.
@@ -268,7 +268,7 @@ class FaultEffective(Record):
 
 
 class FaultTargets(Record):
-    """The targets of a fault, from an earlier answer of the cluster, as no node answered when the fault was due."""
+    """A fault's targets from an earlier answer of the cluster, because no targets were found when the fault was due."""
 
     KEY = "fault"
 
@@ -416,7 +416,7 @@ class SubscriptionDrains(Record):
 
 
 class EpochRead(StrictModel):
-    """The part of a client's own record of messages that one of its processes wrote, as far as it was read.
+    """How much was read of the segments that one process of a client wrote to the client's own record of messages.
 
     `epoch` is the number of this process, which grows each time the client is started again.
     """
@@ -430,7 +430,7 @@ class EpochRead(StrictModel):
 
 
 class ClientRecordRead(Record):
-    """The parts of a client's own record from which the rows of a table were made, one per process of the client.
+    """How much of a client's own record was read to make the rows of a table, for each process of the client.
 
     When the table is sealed, the client's own record is deleted. This `ClientRecordRead` stays.
     """

@@ -80,7 +80,7 @@ class ContainerRuntime(SupervisedRuntime):
         return assign_container_addresses(topology, slot, settings.container_subnets, settings.container_ports)
 
     def read_image_file(self, image: str, path: str) -> str:
-        """Return a file's text, read from a container of the image that is made for this and never started."""
+        """Return the text of a file in the image. A container is made for this purpose, but never started."""
         self._in_engine.begin()
         with self._made(Container(name="read", image=image, command=("true",))) as container:
             return engine.read_text_file(self._in_engine.client, container, path)
@@ -170,7 +170,7 @@ class ContainerRuntime(SupervisedRuntime):
             self._make_node(spec)
 
     def reset(self, spec: NodeSpec) -> None:
-        """Run the node's `reset` program in a container with its volumes."""
+        """Run the node's `reset` program in a new container that has the node's volumes."""
         if spec.reset is not None:
             with translate_engine_errors(f"node {spec.name} cannot be reset"):
                 self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
@@ -221,7 +221,7 @@ class ContainerRuntime(SupervisedRuntime):
         return LinkClient(self.nodes)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """Return the last lines of the container's log, with earlier lines that contain errors above them."""
+        """Return the last lines of the container's log, and above them some earlier lines that contain errors."""
         with translate_engine_errors(f"the log of node {name} cannot be read"):
             try:
                 text: bytes = self._in_engine.client.logs(self._in_engine.name(name), tail=_TAIL_LINES_READ)
@@ -257,7 +257,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """Remove what runs left in the engine. Labels identify a run's objects, even if the run's directory is gone."""
+        """Remove objects that runs left in the engine. Their labels identify the run, even if its directory is gone."""
         if not engine.is_there():
             return []
         with translate_engine_errors("what runs left in the engine cannot be removed"):
@@ -312,7 +312,7 @@ class ContainerRuntime(SupervisedRuntime):
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
-        """Remove all objects of an ended run whose network overlaps the subnet. Returns whether there was one."""
+        """Remove all objects of an ended run whose network overlaps the subnet; return False if no such run exists."""
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
         for directory in engine.list_runs_in_engine():
             other = RunInEngine(Path(directory))
@@ -327,7 +327,7 @@ class ContainerRuntime(SupervisedRuntime):
         return False
 
     def _require_volumes(self, spec: NodeSpec) -> None:
-        """Raises NodeError if a volume of the node is gone, because a new, empty one would hide the lost data."""
+        """Raises NodeError if a volume of the node is gone, because a new, empty volume would hide the loss of data."""
         for volume in (self._volume(spec.name, folder) for folder in spec.data):
             try:
                 self._in_engine.client.inspect_volume(volume)
@@ -468,7 +468,7 @@ def _blame_others(name: str, how: str) -> NodeError:
 def _answers(address: str, port: int) -> bool:
     """Return whether a process accepts a connection at this address and port.
 
-    Raises OSError if the network is unreachable, so that the answer is unknown.
+    Raises OSError if the network is unreachable, because then it is unknown whether a process listens there.
     """
     try:
         socket.create_connection((address, port), timeout=0.5).close()

@@ -90,7 +90,7 @@ def translate_engine_errors(problem: str) -> Iterator[None]:
 
 
 def _find_reason(error: BaseException) -> str:
-    """Return the operating system's message, which libraries may have wrapped, or else the error's own message."""
+    """Return the operating system's message from the OSError that `error` is or wraps; else `error`'s own message."""
     wrapped: BaseException | None = error
     while wrapped is not None:
         if isinstance(wrapped, OSError) and wrapped.strerror:
@@ -101,7 +101,7 @@ def _find_reason(error: BaseException) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """A container to be made. In its command and files, `{node}` means its directory, and `{host}` its host name."""
+    """A container to be made. In its command and files, `{node}` is the directory `HOME` and `{host}` the host name."""
 
     # The container's name in the run, which is also its host name.
     name: str
@@ -209,7 +209,7 @@ class RunInEngine:
                 self.client.connect_container_to_network(container, network["Id"])
 
     def create_network(self, name: str, *, pool: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Make a network of the run. The containers in which Brokerproof and its clients run join it.
+        """Make a network of the run, and connect to it the containers in which Brokerproof and its clients run.
 
         Raises APIError if the engine refuses a request.
         """
@@ -239,7 +239,7 @@ class RunInEngine:
         return not self.list_containers()
 
     def remove_networks(self) -> None:
-        """Disconnect all containers, also stopped ones of clients, from the run's networks, and remove the networks."""
+        """Remove the run's networks, after disconnecting all containers, including stopped containers of clients."""
         for network in self.list_networks():
             wait_until(
                 partial(self._remove_network, network),
@@ -288,7 +288,7 @@ def _find_owner(image: Mapping[str, Any]) -> int:
 
 
 def is_there() -> bool:
-    """Return whether an engine can be asked: the environment names one, or this user may open Docker's socket."""
+    """Return whether a request can go to an engine: `DOCKER_HOST` is set, or this user may open Docker's socket."""
     return "DOCKER_HOST" in os.environ or os.access(SOCKET, os.R_OK | os.W_OK)
 
 
@@ -382,7 +382,10 @@ def read_text_file(client: docker.APIClient, container: str, path: str) -> str:
 
 
 def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
-    """Return whether a directory in a container, which need not run, is empty. Only the first blocks are fetched."""
+    """Return whether a directory in a container is empty. The container need not run.
+
+    Only the start of an archive of the directory is fetched.
+    """
     blocks, _ = client.get_archive(container, directory)
     # The archive's first 512 bytes are the directory's own entry. Two blocks of zeros end the archive.
     head = b"".join(islice(blocks, 4))
@@ -392,7 +395,7 @@ def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
 
 @contextmanager
 def allow_absence() -> Iterator[None]:
-    """Ignore an error of the engine in the block if the object of the request is gone or is being removed."""
+    """Ignore the engine's errors in the block about an object that is gone or is being removed."""
     try:
         yield
     except NotFound:

@@ -1,8 +1,8 @@
 """The addresses of a run's nodes. They depend on the number of the slot that the run holds (machine/slots.py).
 
-A viewer is a node or a place. A place (`Topology.places`) is several processes of a region: its clients, or its serving
-nodes (message servers) as clients of other regions' serving nodes. If the topology has links between regions, each
-viewer sees the nodes of other regions at addresses of its own.
+A viewer is a node or a place. A place (`Topology.places`) is a group of processes of one region: its clients, or its
+serving nodes (message servers) when they connect as clients to the serving nodes of other regions. If the topology has
+links between regions, each viewer sees the nodes of other regions at addresses of its own.
 
 Processes have loopback addresses. For containers, each slot has a range of addresses, with one subnet for each region.
 A subnet begins with the addresses of the region's nodes. Then come the addresses at which the region's viewers see
@@ -53,8 +53,8 @@ def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
     """Return the address at which each viewer sees each node of another region: {viewer: {node: address}}.
 
     The viewers are all nodes and, for each region, its clients and its serving nodes (message servers) as two groups.
-    Each viewer has a subnet of its own, so a connection's target address shows the viewer. Empty if the topology has no
-    links between regions. Raises MachineError if there are too many nodes or viewers.
+    Each viewer has a subnet of its own, so the target address of a connection shows which viewer made it. The result is
+    empty if the topology has no links between regions. Raises MachineError if there are too many nodes or viewers.
     """
     if not topology.links:
         return {}

@@ -70,7 +70,7 @@ class ProcessRuntime(SupervisedRuntime):
             _check_free(spec.name, spec.address, port)
 
     def _start(self, spec: NodeSpec) -> None:
-        """Start the process, with its output in log/node.log. If it has no data, run its `format` program first."""
+        """Start the node, with its output in log/node.log. If the node has no data, run its `format` program first."""
         directory = self.directory(spec.name)
         if spec.format is not None and not any(any((directory / folder).iterdir()) for folder in spec.data):
             self._run_for(spec, spec.format, "formats its empty data directories")
@@ -107,7 +107,7 @@ class ProcessRuntime(SupervisedRuntime):
         self._signal(name, signal.SIGCONT)
 
     def is_paused(self, name: str) -> bool:
-        """Return whether the kernel reports every thread as stopped, because threads do not all stop at once."""
+        """Return whether the kernel reports every thread as stopped. Threads do not all stop at the same moment."""
         process = self._find_process(name)
         return process is not None and _is_stopped(process.pid)
 
@@ -155,7 +155,7 @@ class ProcessRuntime(SupervisedRuntime):
         return {name: process.pid for name in names if (process := self._find_process(name)) is not None}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """Return the last lines of log/node.log, with earlier lines that contain errors above them."""
+        """Return the last lines of log/node.log, and above them some earlier lines that contain errors."""
         log = self.directory(name) / "log" / "node.log"
         if not log.exists():
             return "(no log)"

@@ -200,7 +200,7 @@ class SupervisesNodes(Protocol):
 
 @runtime_checkable
 class SeesOthersActs(Protocol):
-    """A runtime that distinguishes a node's own end from an end by the kernel or a person."""
+    """A runtime that can tell whether a node ended by itself, or was ended by the kernel or a person."""
 
     def check_nobody_interfered(self) -> None:
         """Raises NodeError if a node that should run was ended from outside the run, by the kernel or a person."""

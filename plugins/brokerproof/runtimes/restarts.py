@@ -39,7 +39,7 @@ class RestartRecord:
         self._file = file
 
     def begin(self) -> None:
-        """Create the file, which is still empty."""
+        """Create the file, without any event."""
         self._file.touch()
 
     def add(self, event: RestartEvent) -> None:

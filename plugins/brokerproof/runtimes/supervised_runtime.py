@@ -110,8 +110,8 @@ def _lock_file(descriptor: int, *, wait: bool) -> bool:
 def pick_last_lines(text: str, lines: int) -> str:
     """Return the last `lines` lines of a log, and above them the last of the earlier lines that contain errors.
 
-    The earlier lines are at most about a third of `lines`. A program may print an error and then a page about its
-    usage.
+    The earlier lines are at most about a third of `lines`. They show an error even if the program then printed a page
+    about its usage.
     """
     all_lines = text.splitlines()
     errors = [line for line in all_lines[:-lines] if _ERROR.search(line)]

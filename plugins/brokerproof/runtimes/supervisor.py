@@ -1,8 +1,8 @@
 """The supervisor, a process that acts as the service manager of a run's nodes.
 
 `python -m brokerproof.runtimes.supervisor NODES MODULE:CLASS` starts it, with the directory of the nodes and the class
-of their runtime. Each time a node ends by itself, the supervisor restarts it `after_s` seconds later, without a
-back-off or a limit.
+of their runtime. Each time a node ends by itself, the supervisor restarts it after the node's own delay
+(`SupervisedNode.after_s`), without a back-off or a limit.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Supervisor:
         self._times: Counter[tuple[str, RestartStep]] = Counter()
 
     def look(self) -> None:
-        """Look at every node once, and restart each node whose delay after its end is over.
+        """Look at every node once, and restart each node whose end was seen at least `after_s` seconds ago.
 
-        Raises OSError if an event cannot be recorded.
+        A restart that fails is tried again after the same delay. Raises OSError if an event cannot be recorded.
         """
         for node in self._supervised:
             self._look_at(node)
@@ -95,7 +95,7 @@ class Supervisor:
 
 
 def main(nodes: Path, runtime: str) -> None:
-    """Restart nodes of the directory `nodes` that end by themselves, until its file `supervision.json` is removed."""
+    """Restart each node below `nodes` that ends by itself, until the file `supervision.json` in `nodes` is removed."""
     supervision = Supervision(nodes)
     module, _, name = runtime.partition(":")
     make: type[SupervisedRuntime] = getattr(import_module(module), name)

@@ -1,4 +1,5 @@
-"""How Spark jobs are submitted: their configuration, temporary files and faster start. Also runs Spark clusters.
+"""Configures and submits Spark jobs, and starts the processes of Spark clusters.
 
+The package also manages the jobs' temporary files, and the class data archive with which jobs start faster.
 `orchestration` and `commands` may import this package. It must not import PySpark, which only the jobs import.
 """

@@ -1,8 +1,8 @@
 """The configuration, the environment and the command-line options of a Spark job.
 
 With a class data archive (Java's application class data sharing, JEP 310 and 350), a job starts in half the time.
-`make setup` creates the archive with class_data_dump.py, in the virtual environment, because it fits only the jars and
-the Java there.
+`make setup` creates the archive with class_data_dump.py. The archive is in the virtual environment, because it fits
+only the jars and the Java of this environment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Starts a process of a Spark cluster: `python -m brokerproof.spark.standalone master` or `… worker spark://HOST:7077`.
 
-The process executes Spark's own program with the same Java and Python modules as the jobs, so a worker can load a job's
-code.
+The process executes Spark's own program with the same Java as the jobs, and the same Python modules, so a worker can
+load a job's code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The JSON schemas for the keyword arguments of Great Expectations' own expectations, and the check of a value.
 
 The library ships a schema for nearly every kind of expectation. The schemas are read as files, because importing the
-library takes 7 to 10 s, and importing `jsonschema` over 1 s. This module has schemas for the kinds without one. It also
-has stricter schemas, because the library allows values with which an expectation always holds or cannot be evaluated.
+library takes 7 to 10 s, and importing `jsonschema` over 1 s. This module has the missing schemas. It also has stricter
+schemas for some keywords, because the library allows values with which an expectation always holds or cannot be
+evaluated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Reads an expectation of a suite's file, of Brokerproof's own kinds or of Great Expectations' kinds (standard).
+"""Reads an expectation from a suite's file.
 
-A standard expectation is refused if it cannot be used, or if every table satisfies it, such as a range without a bound.
+An expectation's kind is one of Brokerproof's own, or a standard one, which Great Expectations defines. A standard
+expectation is refused if it cannot be used, or if every table satisfies it, such as a range without a bound.
 """
 
 from __future__ import annotations

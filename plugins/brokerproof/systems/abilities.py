@@ -1,7 +1,7 @@
 """The protocols of abilities that only some messaging systems have, and functions that find a system's abilities.
 
 A protocol belongs to one part of a system: to the `System` object itself, or to its provisioning, administration or
-observation. The system has the ability if this part has the protocol's methods. The core asks for this with
+observation. The system has the ability if this part has the protocol's methods. The core tests this with
 `isinstance`, or with `require` if the scenario was already checked for the ability.
 """
 
@@ -138,7 +138,7 @@ class ConfirmsAcks(Protocol):
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """Return {partition: position}: the cluster has confirmed the acks of all messages before the position.
 
-        A partition is left out if the cluster does not have the subscription there.
+        A partition is left out if it does not have the subscription in this cluster.
         """
 
 
@@ -169,8 +169,8 @@ PROTOCOLS: Mapping[Ability, type] = {
 def find_abilities(system: System) -> frozenset[Ability]:
     """Return the abilities of a system.
 
-    It has an ability in `PROTOCOLS` if the system, or its provisioning, administration or observation, implements the
-    protocol. It has any other ability if it declares the ability.
+    The system has an ability in `PROTOCOLS` if it implements the ability's protocol itself, or if its provisioning,
+    administration or observation does. It has any other ability if it declares the ability.
     """
     parts = (type(system), system.provisioning, system.administration, system.observation)
     found = {ability for ability, protocol in PROTOCOLS.items() if any(issubclass(part, protocol) for part in parts)}

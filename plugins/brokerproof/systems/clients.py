@@ -1,4 +1,7 @@
-"""The protocols of a system's clients, which publish, consume and read back single messages with their positions."""
+"""The protocols of a system's clients.
+
+Clients publish, consume and read back single messages, and report the position of each.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class Producer(Protocol):
         """Begin to publish a message. The callback `settle` gets the result later, usually on a client's thread."""
 
     def close(self) -> None:
-        """Close the producer, and give up the attempts without a result."""
+        """Close the producer, and give up each attempt that has no result yet."""
 
 
 class Consumer(Protocol):
@@ -95,7 +98,7 @@ class Reader(Protocol):
     def next_position(self) -> Position | None:
         """Return the position after the last message that was read; None before the first message.
 
-        It may also be the position after later entries of the log that are not messages.
+        If log entries that are not messages follow the message, the position after them may be returned instead.
         """
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ class SegmentCopies:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicLog:
-    """The log of one partition in one cluster, which has to be read back."""
+    """A log that has to be read back: the log of one partition in one cluster."""
 
     cluster: str
     partition: int
@@ -164,19 +164,19 @@ class Observation(Protocol):
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """Return, for each subscription and partition, whether the subscription has acknowledged every message.
 
-        If a subscription moves between clusters, only its last cluster is asked. If a cluster does not answer, its
+        If a subscription moves to another cluster, only that cluster is asked. If a cluster does not answer, its
         subscriptions count as not drained, and the field `why` has the reason.
         """
 
     def find_logs(self) -> list[TopicLog]:
-        """Return the logs to read back: that of each partition, in every cluster that the messages had to reach.
+        """Return the logs to read back: each partition's log in every cluster that the messages had to reach.
 
         If the end of a log cannot be found, the log's field `why` has the reason.
         """
 
 
 class System(Protocol):
-    """One messaging system. The registry has one object of it, which holds no state of a run."""
+    """One messaging system. The registry has one object for each system. This object holds no state of a run."""
 
     @property
     def name(self) -> str:
@@ -210,7 +210,7 @@ class System(Protocol):
         """Return the topology with the defaults of the clusters' policies (the fields next to `nodes`) filled in.
 
         The roles of the nodes have been checked before. Raises InputError, with the field's path in the topology, if
-        the system cannot have such clusters.
+        the system cannot run the topology.
         """
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
@@ -232,7 +232,7 @@ class System(Protocol):
 
     @property
     def observation(self) -> type[Observation]:
-        """The class of a run's observation, which asks its clusters."""
+        """The class of a run's observation, which asks the run's clusters about their state."""
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
         """Return clients that connect to a cluster from `region`.

@@ -1,4 +1,4 @@
-"""The traits of nodes' roles: whether clients connect to the nodes, or these store messages or coordinate a cluster.
+"""The traits of a role: whether its nodes accept clients, store messages or coordinate a cluster.
 
 Each messaging system has roles of its own. So code for all systems asks for a trait, never for a role.
 """
@@ -42,7 +42,7 @@ def list_roles_that(system: System, trait: Trait) -> list[str]:
 
 
 def list_nodes_that(trait: Trait, topology: Topology, cluster: str) -> list[str]:
-    """Return the nodes of a cluster whose role has a trait, including nodes that all clusters share."""
+    """Return a cluster's nodes whose role has the trait, including nodes that all clusters share."""
     roles = list_roles_that(find_system(topology), trait)
     nodes = {**topology.shared_metadata, **topology.clusters[cluster].nodes}
     return [name for name, node in nodes.items() if node.role in roles]

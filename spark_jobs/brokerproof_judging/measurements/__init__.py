@@ -1,5 +1,5 @@
 """Takes the measurements of a run, such as times, losses, latencies and the placement of copies.
 
-They come from the run's records and tables, with the judged messages. `run_judging` and `suites` may import this
-package, which must not import `suites`.
+They are taken from the run's records, the run's tables and the judged messages. `run_judging` and `suites` may import
+this package, which must not import `suites`.
 """

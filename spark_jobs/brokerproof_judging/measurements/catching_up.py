@@ -3,9 +3,10 @@
 Each time ends with the first low sample after the last high one. A number of under-replicated segments is low if it is
 0, and otherwise high.
 
-A backlog is low up to its usual height, which is its highest value before the run's first fault. It is high above twice
-this height, if it also exceeds it by more than a tenth of its highest rise after the fault. Values between are neither:
-long after a drain, single samples were up to four times the usual height.
+A backlog is low up to its usual height, which is its highest value before the run's first fault. A backlog is high if
+it is above twice the usual height and also exceeds the usual height by more than a tenth of the highest rise after the
+fault. A value between low and high is neither: long after a drain, single samples were up to four times the usual
+height.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
     """Return a backlog's usual height: its highest value from the steady phase's start to the first fault's effect.
 
-    The backlog of a cluster to which the subscription moves is first sampled after this effect. Then the samples up to
-    the next fault's effect count. The result is 0 if there is no such sample.
+    If the backlog is first sampled after this effect, as in a cluster to which the subscription moves, its samples up
+    to the next fault's effect count instead. The result is 0 if no sample counts.
     """
     steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)

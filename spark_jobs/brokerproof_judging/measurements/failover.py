@@ -25,7 +25,7 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
     """Yield the numbers of messages `repeated_by_move` and `missed_by_move` of each subscription that moves.
 
     A repeated message was delivered in both clusters. A missed message was acked, and delivered in neither cluster.
-    `missed_by_move` is null if, in the new cluster, it is `unproven` whether an undelivered message is lost.
+    `missed_by_move` is null if a message that was delivered in neither cluster is `unproven` in the new cluster.
     """
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:

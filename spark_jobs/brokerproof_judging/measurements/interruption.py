@@ -34,9 +34,9 @@ _RESOLUTION = "resolution: 1 ms"
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAck:
-    """The first ack that a producer got in one partition, its `place`, for a message sent after a fault's effect.
+    """The first ack that a producer got in one partition for a message sent after a fault's effect.
 
-    `at_us` is None if it got no such ack.
+    `place` names the partition and the producer. `at_us` is None if the producer got no such ack.
     """
 
     place: str
@@ -47,9 +47,10 @@ class FirstAck:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """The longest time in which a producer got no ack, or a subscription no delivery, in one partition, its `place`.
+    """The longest time in which a producer got no ack, or a subscription no delivery, in one partition.
 
-    `places` is the number of places compared. `proven_us` is the longest such time without clients' own standstills.
+    `place` names the partition and the producer or subscription. `places` is the number of places compared. `proven_us`
+    is the longest such time without the parts that clients' own standstills may have caused.
     """
 
     start_us: int
@@ -107,9 +108,10 @@ def read_client_events(
 def _read_place_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> list[_PlaceAcks]:
     """Return the acks of each place (a producer in one partition of a cluster) that has to get acks.
 
-    A row has a column for each fault: `fault0`, …. Its field `waited` is the number of messages that were sent after
-    the fault's effect or never sent. `first` is the time in µs of the first ack of a message sent after the effect.
-    Messages of unknown partition have a place of their own, which has to get acks only if the producer got none at all.
+    A row has a column for each fault: `fault0`, …. Each of these columns has two fields: `waited` is the number of
+    `attempts` that were sent after the fault's effect or never sent, and `first` is the time in µs of the first ack of
+    a message sent after the effect. Messages of unknown partition have a place of their own, which has to get acks only
+    if the producer got none at all.
     """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     columns = []
@@ -198,10 +200,11 @@ def _find_delivery_gaps(
 
 
 def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
-    """Return `topic`, `place` (a subscription in one partition) and `at` (µs) of each message's first delivery there.
+    """Return `topic`, `place` and `at` (µs) of each message's first delivery in a place.
 
-    Repeated deliveries, also in the cluster that a subscription moved to, end no gap: new messages may still be
-    delayed. A message without a readable producer or seq is identified by its position.
+    A place is a subscription in one partition. Repeated deliveries, also in the cluster that a subscription moved to,
+    end no gap: new messages may still be delayed. A message without a readable producer or seq is identified by its
+    position.
     """
     named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
     position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")
@@ -291,9 +294,10 @@ def _find_longest_gaps(
 
 
 def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Estimate]:
-    """Return {metric: estimate} of a fault, for `first_ack_s`, `rto_s`, `unavailable_s` and the two longest gaps.
+    """Return {metric: estimate} of a fault.
 
-    If the load had ended when the fault was injected, no metric has a value.
+    The metrics are `first_ack_s`, `rto_s`, `unavailable_s`, `longest_ack_gap_s` and `longest_delivery_gap_s`. If the
+    load had ended when the fault was injected, no metric has a value.
     """
     if not fault.client_span.seconds:
         never = Estimate(value=None, evidence="the load had ended when the fault was injected")

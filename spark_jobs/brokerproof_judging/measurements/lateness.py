@@ -196,7 +196,7 @@ def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> Dat
 
 
 def _merge_times(times: DataFrame) -> DataFrame:
-    """Merge rows of `times` that have the same place and whose times overlap or touch each other into one row."""
+    """Merge rows of `times` into one row if they have the same place and their times overlap or touch each other."""
     ordered = Window.partitionBy("topic", "place").orderBy("start", "end")
     reached = F.max("end").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
     begins = (reached.isNull() | (F.col("start") > reached)).cast("int")

@@ -21,9 +21,9 @@ _QUANTILES = {
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield the added delay in each direction (`REGION>OTHER`), for each phase and while a fault slowed clients down.
 
-    Each sample has the median and the 99th percentile of the delays timed since the previous sample. The value is the
-    same quantile of these, weighted by the numbers of delays. So it is near the true median, and usually not below the
-    true 99th percentile.
+    Each sample has the median and the 99th percentile of the delays timed since the previous sample. The values are the
+    median of the samples' medians and the 99th percentile of the samples' 99th percentiles, weighted by the samples'
+    numbers of delays. So the first is near the true median, and the second usually not below the true 99th percentile.
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:
@@ -40,7 +40,7 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
 
 
 def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
-    """Return the smallest value up to which the values have at least the share `quantile` of the total weight.
+    """Return the smallest value that, with all lower values, has at least the share `quantile` of the total weight.
 
     `weighted` has pairs of (value, weight). At least one weight is above 0.
     """

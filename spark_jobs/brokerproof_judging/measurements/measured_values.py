@@ -22,9 +22,9 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 class Estimate:
     """A measured value and its evidence. `value` is None if nothing could be measured.
 
-    If `at_least`, the real value may be higher: messages are unproven, or the measurement was cut off. `cut_off_by` is
-    the fault that cut it off, if one did. If `at_most`, the real value may be lower, because clients or the monitor may
-    have added to it. `proven` is then the value without this addition.
+    If `at_least`, the real value may be higher: messages are unproven, or the measurement ended too early. `cut_off_by`
+    is the fault that ended the measurement too early; None if no fault did. If `at_most`, the real value may be lower,
+    because clients or the monitor may have added to it. `proven` is then the value without this addition.
     """
 
     value: float | None
@@ -56,9 +56,9 @@ class MeasuredValue:
 def make_measured_value(
     metric: str, subject: str, value: float | None, evidence: str, *, at_most: bool = False, proven: float = 0.0
 ) -> MeasuredValue:
-    """Return a measured value that no fault cut off, with its evidence. `value` is None if nothing could be measured.
+    """Return a measured value and its evidence, from a measurement that no fault ended too early.
 
-    `subject` is the fault, phase or other thing that was measured.
+    `value` is None if nothing could be measured. `subject` is the fault, phase or other thing that was measured.
     """
     estimate = Estimate(value=value, evidence=evidence, at_most=at_most, proven=proven)
     return MeasuredValue(metric=metric, subject=subject, estimate=estimate)

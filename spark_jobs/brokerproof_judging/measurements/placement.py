@@ -27,7 +27,7 @@ def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     """Yield `segments_not_spanning`: the number of log segments that lack a copy in a region that needs one.
 
     There is a value for each `moment` in the table `copies`, such as `end`. A segment also counts if its required
-    regions are not known. The value at `end` is null unless each log's copies were asked for after the last fault was
+    regions are not known. The value at `end` is null unless each log's copies were looked up after the last fault was
     undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
@@ -99,10 +99,10 @@ def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> Me
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield, for each phase and the read-back, the share of disk reads that were made in the topic owner's region.
 
-    The share counts bytes. Those that a node read between two samples count for the phase of the later sample. They
-    count for the read-back (of the logs) if the time between the samples touches it. The owner is the one known at the
-    later sample. The bytes are left out if owners are in several regions or not known. If no bytes count, the share is
-    null.
+    The share counts bytes. The bytes that a node read between two samples count for the phase of the later sample. They
+    also count for the read-back (of the logs) if the time between the samples touches it. The owner is the one known at
+    the later sample. The bytes are left out if owners are in several regions or not known. If no bytes count, the share
+    is null.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -135,9 +135,9 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """Yield, for each phase, the share of samples with the topic's owner in the region that the scenario expects.
 
-    Phases without an expected region are left out. Only samples in the last third of the phase count, after the last
-    fault that took effect or recovered in it, and only those that name a node. The value is null if a partition has no
-    such sample, or if the load never became steady.
+    Phases without an expected region are left out. A sample counts only if it names a node, was taken in the phase's
+    last third, and was taken after every fault that took effect or recovered in the phase. The value is null if a
+    partition has no sample that counts, or if the load never became steady.
     """
     for phase, region in run.scenario.owner.by_phase.items():
         span = times.phases.get(phase)

@@ -103,9 +103,10 @@ def _find_latencies(
 
 
 def _summarize(time: str) -> Iterator[Column]:
-    """Yield the quantiles (p50, p99) and the maximum of the column `time`, then both without the effect of standstills.
+    """Yield two columns: the quantiles (p50, p99) and the maximum of the column `time`.
 
-    In the latter, a message whose `own` is true counts as 0: a client that itself stood still may have delayed it.
+    Then yield the same two columns without the effect of standstills: a message whose `own` is true counts as 0,
+    because a client that itself stood still may have delayed it.
     """
     proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col(time))
     for values, quantiles, longest in (

@@ -42,11 +42,13 @@ class Span:
 class EffectiveFault:
     """A fault that took effect, in a run whose load became steady.
 
-    `span` lasts from its effect to the effect of the next fault, `cut_off_by`, or to the load's end. `client_span`
-    lasts from its injection to the injection of the next fault, `next_injected`, or to the load's end. It is used for
-    clients, because a graceful stop interrupts them before it takes effect. `slowed` lasts from the effect to the
-    healing; None if the fault does not slow clients down. At `recovered_us`, the targets were healthy again; None if
-    they never were. `leaves_nodes` is true if the targets go on serving.
+    `span` lasts from the fault's effect to the next fault's effect, or to the load's end. `client_span` lasts from the
+    fault's injection to the next fault's injection, or to the load's end. `client_span` is used for clients, because a
+    graceful stop interrupts them before it takes effect. `cut_off_by` names the fault that ends `span`, and
+    `next_injected` the fault that ends `client_span`; None if the load's end does. `slowed` lasts from the effect to
+    the healing, or to the load's end if the fault was not healed; None if the fault does not slow clients down. At
+    `recovered_us`, the targets were healthy again; None if they never were. `leaves_nodes` is true if the targets go on
+    serving.
     """
 
     name: str
@@ -99,10 +101,11 @@ class RunTimes:
 
     @property
     def settled_us(self) -> int | None:
-        """The last time in µs at which a fault took effect or recovered; None if no record proves all faults undone.
+        """The last time in µs at which a fault took effect or recovered.
 
         Only a sample after this time shows the state at the run's end. Without faults, the time is the start of the
-        last phase, or 0 if the load never became steady.
+        last phase, or 0 if the load never became steady. The time is None if `undone` does not prove that every fault
+        was undone, except permanent ones.
         """
         last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
@@ -172,7 +175,7 @@ def read_run_times(run: Run) -> RunTimes:
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:
     """Return {node: times in which a fault kept the node down or the node was on standby}.
 
-    Such a time ends when the node has recovered, or when a fault that helps the cluster starts the node.
+    Such a time ends when the node has recovered or is started by a fault that helps the cluster.
     """
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]

@@ -25,10 +25,10 @@ SILENCE_US = 5_000_000
 class Samples:
     """The samples that the monitor took of a run's clusters, topics, nodes and links, from the table `observations`.
 
-    A sample's source is the one of these that it is about. `series` has, by (source, metric), the pairs (time in µs,
-    value) in order of time, without samples to which the source gave no answer. `expected` has the (source, metric)
-    that must have samples. `silences` are the times (from, to) in µs, longer than `SILENCE_US`, in which no source was
-    sampled. `last_us` is the time of the last sample.
+    A sample's source is the cluster, topic, node or link that it describes. `series` has, by (source, metric), the
+    pairs (time in µs, value) in order of time. Samples without a value are left out, because the source did not answer.
+    `expected` has the (source, metric) that must have samples. `silences` are the times (from, to) in µs, longer than
+    `SILENCE_US`, in which no source was sampled. `last_us` is the time of the last sample.
     """
 
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Samples:
 
 
 def list_expected_series(run: Run) -> list[tuple[str, str]]:
-    """Return (source, metric) of each series that is sampled all the time, if the messaging system can show it."""
+    """Return (source, metric) of each series that is sampled all the time and that the messaging system provides."""
     system, abilities = find_system(run.topology), list_abilities(run)
     topology, workload = run.topology, run.scenario.workload
     found: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Measures the longest time between two samples, because values measured from samples may be wrong by this time."""
+"""Measures the longest time between two samples: the largest error of a time that is measured from samples."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
     """Return the longest time between two successive samples of one metric of one source, such as a node.
 
     Only the time from the steady phase's start to the end of consuming counts, and only while the source can answer. A
-    node cannot answer while faults keep it down. A cluster cannot answer while all its serving, or all its storing
-    nodes, are down. The value is null if a series that the run must have has no sample. It is null too if the gap
-    breaks its bound, because such a gap is Brokerproof's fault and not the messaging system's.
+    node cannot answer while faults keep it down. A cluster cannot answer while all its serving nodes are down, or all
+    its storing nodes are. The value is null if an expected series has no sample although its source could answer. It is
+    null too if the gap exceeds its bound, because such a gap is Brokerproof's fault and not the messaging system's.
     """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)

@@ -23,11 +23,11 @@ Times = Mapping[str, Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Standstills:
-    """The times (from, to) in µs in which client processes stood still.
+    """The standstills of client processes, as times (from, to) in µs.
 
-    `of_acks` has each producer's own times, which may delay its acks. `of_deliveries` has, by subscription, the times
-    of all producers and of the subscription's consumers. These may delay deliveries. `of_consumers` has, by
-    subscription, only the times of its consumers.
+    `of_acks` has, by producer, the producer's own standstills, because these may delay its acks. `of_deliveries` has,
+    by subscription, the standstills of all producers and of the subscription's consumers, because these may delay
+    deliveries. `of_consumers` has, by subscription, only the standstills of its consumers.
     """
 
     of_acks: Times = field(default_factory=dict)

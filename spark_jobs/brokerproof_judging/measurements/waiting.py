@@ -30,7 +30,7 @@ Levels = Sequence[tuple[int, Level]]
 
 
 def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None = None) -> Series:
-    """Return the samples from the fault's effect, or from `since_us`, to the next fault's effect if there is one."""
+    """Return the samples since the fault's effect, or since `since_us`, that come before the next fault's effect."""
     start_us = fault.span.start_us if since_us is None else since_us
     return [
         (at, value) for at, value in series if at >= start_us and (fault.cut_off_by is None or at < fault.span.end_us)
@@ -38,7 +38,7 @@ def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None 
 
 
 def find_end(levels: Levels) -> int | None:
-    """Return the time of the first low sample after the last high one; None if there is none."""
+    """Return the time of the first low sample after the last high one; None if no later sample is low."""
     last_high = max((number for number, (_, level) in enumerate(levels) if level is Level.HIGH), default=-1)
     return next((at for at, level in levels[last_high + 1 :] if level is Level.LOW), None)
 
@@ -61,9 +61,9 @@ def read_time_until_low(
     """Return the time from the fault's effect until every high value was low again; None if no value was high.
 
     `levels` has the levels of each source's samples after the effect. If a value was not low again by its last sample,
-    the estimate is marked "at least", and `still` is its evidence. Otherwise, `ended` is the evidence. The estimate has
-    no value if a source was not sampled until the end (`is_silent`). `standstills` are the times in which clients stood
-    still and may have kept a value high.
+    the estimate is marked "at least", and `still` is its evidence. Otherwise, `ended` is the evidence. But if the
+    samples of a source stop too early (`is_silent`), the estimate has no value, even if no value was high.
+    `standstills` are the times in which clients stood still and may have kept a value high.
     """
     rose = [name for name, values in levels.items() if any(level is Level.HIGH for _, level in values)]
     ends = {name: find_end(levels[name]) for name in rose}
@@ -81,9 +81,9 @@ def read_time_until_low(
 
 
 def is_silent(samples: Samples, fault: EffectiveFault, values: Sequence[tuple[int, object]]) -> bool:
-    """Return whether a source was not sampled in the last `SILENCE_US` of sampling for the fault.
+    """Return whether a source has no sample, in `values`, from the last `SILENCE_US` before sampling ended.
 
-    Sampling ends with the fault's `span`, or with the last sample of any source if that is earlier.
+    For the fault, sampling ended with its `span`, or with the last sample of any source if that is earlier.
     """
     return not values or min(fault.span.end_us, samples.last_us) - values[-1][0] > SILENCE_US
 
@@ -100,7 +100,7 @@ def read_arrival(
     """Return the time from the fault's effect, or from `since_us`, to `at_us`, when a sample first showed an event.
 
     The estimate is marked "at most" if the monitor took no sample for some time before `at_us`, because the event may
-    have come earlier. It is marked so too if a client that stood still (`standstills`) may have delayed the event.
+    have come earlier. It also gets this mark if a client that stood still (`standstills`) may have delayed the event.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     # A source may need a second for its answer after the silence.

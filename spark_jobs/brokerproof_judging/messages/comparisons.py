@@ -111,9 +111,10 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
     """Return when acked attempts were sent and settled, and the highest position that was acked before each second.
 
-    An attempt is compared with all acks that were settled before it was sent, by more than the clocks' error. Each
-    second of a log is compared separately. For it, the highest position acked earlier represents all earlier acks. If
-    an attempt was settled before it was sent, its clock was set back. Its true times are not known, so it is left out.
+    An attempt is compared with all acks that were settled before it was sent; a difference within the clocks' error
+    does not count. Each second of a log is compared separately. For it, the highest position acked earlier represents
+    all earlier acks. If an attempt was settled before it was sent, its clock was set back. Its true times are not
+    known, so it is left out.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")
@@ -167,7 +168,7 @@ def _select_first_copies(compared: ComparisonInput) -> DataFrame:
 def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
     """Return each published message that is stored and that a subscription got, with its first copy and first delivery.
 
-    If a subscription moved to another cluster, the messages that it got before the move are left out there.
+    If a subscription moved, its rows for the new cluster leave out the messages that it got before the move.
     """
     return (
         compared.places.filter(F.col("subscription") != IN_LOG)

@@ -37,8 +37,8 @@ def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
     """Return (cluster, time of effect, time of healing) for each cluster that the scenario declares as destroyed.
 
     The times are those of the last fault that destroyed a storing node of the cluster, in µs, with the clocks' error
-    added. The time of healing is None if the fault was not healed. A cluster is left out if no such fault took effect.
-    Then none of its anomalies is excused.
+    added. The time of healing is None if the fault was not healed. A cluster for which no such fault took effect is
+    left out, and its anomalies are not excused.
     """
     destroying = list_destroying_faults(run.scenario)
     courses = [course for name, course in read_fault_courses(run).items() if name in destroying]

@@ -1,4 +1,4 @@
-"""Makes the columns that identify a message and its place (a log or a subscription), and reads SQL files for them."""
+"""Makes the columns that identify a message and its place (a log or a subscription), and reads the package's SQL."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class ResultTablesOfPart:
     def __call__(self, part: int, connection: DuckDB) -> Batches:
         """Write the tables of a part. Yield one row: the part's number, and its counts as JSON.
 
-        Raises RunError if a comparison found an anomaly of a message in a log or subscription for which `FactsOfPart`
-        wrote no facts about this message.
+        Raises RunError if a comparison found an anomaly of a message at a place (a log or a subscription), although
+        `FactsOfPart` wrote no facts about this message at this place.
         """
         self._prepare(part, connection)
         connection.execute(read_query("findings"))

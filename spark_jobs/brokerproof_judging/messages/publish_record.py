@@ -127,7 +127,7 @@ def find_least_delay(summaries: Iterable[PartSummary]) -> int | None:
 
 
 def list_logs(summaries: Iterable[PartSummary]) -> list[tuple[str, tuple[str, str, int]]]:
-    """Return (home, (cluster, topic, partition)) of every log that messages published to `home` had to reach."""
+    """Return (home, (cluster, topic, partition)) of every log that had to get messages published to `home`."""
     return sorted(
         {
             (home, (cluster, topic, partition))

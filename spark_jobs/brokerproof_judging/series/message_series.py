@@ -51,10 +51,10 @@ class TimeSteps:
 
 
 def choose_time_steps(run: Run) -> TimeSteps | None:
-    """Return the time steps of a run's series; None if no time of the jobs load and consume is recorded.
+    """Return the time steps of a run's series; None if neither the load nor the consuming left a record of its times.
 
-    The steps begin `_LEAD_S` seconds before the load was steady, and end when both jobs and the load's phases have
-    ended. If the load never became steady, they begin when the first of the two jobs started.
+    The steps begin `_LEAD_S` seconds before the load was steady, and end when the jobs `load` and `consume` and the
+    load's phases have ended. If the load never became steady, they begin when the first of the two jobs started.
     """
     phases = read_record(run, PhaseTimes)
     jobs = [one for name in ("load", "consume") if (one := read_record(run, StepSeconds, name)) is not None]

@@ -85,7 +85,7 @@ def _keep_changes(samples: Sequence[tuple[int, str | None]]) -> Iterable[tuple[i
 
 
 def make_run_series(spark: SparkSession, run: Run) -> RunSeries:
-    """Return a judged run's series, or only a `problem` if no time of the jobs load and consume is recorded."""
+    """Return a judged run's series, or only a `problem` if `choose_time_steps` finds no time steps."""
     steps = choose_time_steps(run)
     if steps is None:
         return RunSeries(problem="Nothing was published, so there is nothing to draw.")

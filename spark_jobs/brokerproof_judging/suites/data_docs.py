@@ -1,4 +1,4 @@
-"""Makes the pages that Great Expectations builds about its validations readable without access to other hosts.
+"""Rewrites Great Expectations' pages about its validations, so that they are readable without access to other hosts.
 
 The pages load scripts and styles from nine hosts, and the index is blank without these. So all scripts, and all
 references that load from other hosts, are removed. A small style sheet is added, and the index becomes plain links.

@@ -69,9 +69,9 @@ class JudgedTables:
         return list(iterate_rows(self._run, "measurements"))
 
     def select_measurements(self, suites: Collection[Suite]) -> pd.DataFrame:
-        """Return the rows of `measurements` that belong to `suites`, as Python objects.
+        """Return the rows of `measurements` that belong to `suites`.
 
-        In a column of numbers, pandas would not tell null from NaN.
+        The columns hold Python objects, because in a column of numbers pandas would not tell null from NaN.
         """
         rows = [row for row in self.measurements if row["suite"] in suites]
         return pd.DataFrame(rows, columns=SCHEMAS["measurements"].names, dtype=object)
@@ -238,8 +238,8 @@ def _give_up(suite: str, expectations_dirs: Sequence[str], error: Exception) -> 
 def _add_inapplicable(judgement: SuiteJudgement, file: SuiteFile, reasons: Mapping[str, str]) -> SuiteJudgement:
     """Return the judgement extended by the expectations that do not apply to the run, in the file's order.
 
-    `reasons` has, by the name of each such expectation, why it does not apply. These expectations count neither as
-    written nor as evaluated.
+    `reasons` maps the name of each such expectation to the reason why it does not apply. These expectations count
+    neither as written nor as evaluated.
     """
     checks = {check.name: check for check in judgement.expectations}
     checks |= {

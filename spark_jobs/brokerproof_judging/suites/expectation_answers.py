@@ -1,7 +1,8 @@
 """The results of Great Expectations for each expectation, checked before they count.
 
-Great Expectations drops an expectation of an unknown kind, and reports one that it could not evaluate as violated. So
-every expectation of a suite's file must have one result, with counts and a verdict that follows from them.
+Great Expectations drops an expectation of an unknown kind. If it could not evaluate an expectation, it reports this
+one as violated. So every expectation of a suite's file must have one result, with counts and a verdict that follows
+from them.
 """
 
 from __future__ import annotations

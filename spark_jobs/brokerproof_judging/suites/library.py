@@ -1,6 +1,6 @@
 """Great Expectations for the suites: it runs the expectations of a file on a frame, and builds Data Docs.
 
-The evaluation knows only the protocol `Library`, so that a test can pass a faulty one.
+The evaluation knows only the protocol `Library`, so that a test can give it a faulty library.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ def find_bound_result(
     """Return how a row of `measurements` compares with its bounds.
 
     `minimum` and `maximum` are the suite's bounds. Each is in force if the row has no such bound of its own. A row with
-    bounds and a `doubt` is undecided. If only the limits `at_least` and `at_most` of a value are known, all values
-    between them must break or hold a bound. Comparisons with NaN are always false. So a value that is NaN counts as
-    missing, and a bound that is NaN makes the row undecided.
+    bounds and a `doubt` is undecided. If only the limits `at_least` and `at_most` of a value are known, the row is
+    undecided unless all values between the limits break a bound, or all are within the bounds. Comparisons with NaN are
+    always false. So a value that is NaN counts as missing, and a bound that is NaN makes the row undecided.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(
@@ -132,8 +132,8 @@ class ExpectMeasurementWithinBounds(RowExpectation):
     """Every value of the metric is within the bounds that the scenario sets, both ends included.
 
     `minimum` and `maximum` are the suite's bounds. Each is in force only if the scenario sets no such bound. A value
-    that only the scenario's bound allows counts as legal. A missing value is undecided if a bound is in force. Without
-    a bound it is undecided if the metric is `required`, unless another fault left no time to measure it.
+    that only the scenario's bound allows counts as legal. A missing value is undecided if a bound is in force. If no
+    bound is, a missing value of a `required` metric is undecided, unless another fault left no time to measure it.
     """
 
     metric: str

@@ -1,4 +1,4 @@
-"""The expectation on the table `messages`: no row has an anomaly of one kind that the guarantee forbids.
+"""The expectation on the table `messages`: no row has a given kind of anomaly if the guarantee forbids it.
 
 All expectations of a suite take one Spark job, because Great Expectations joins aggregates over the same rows. Its own
 UnexpectedRowsExpectation would take two Spark jobs for each expectation.
@@ -41,7 +41,7 @@ class MessageConditions:
 
     @classmethod
     def for_anomaly(cls, anomaly: str) -> MessageConditions:
-        """Return the conditions for `anomaly`, on the columns `anomalies` and `illegal` (those that are forbidden)."""
+        """Return the conditions for `anomaly`, on the columns `anomalies` and `illegal` (the forbidden anomalies)."""
         found, illegal = (f"array_contains({column}, '{anomaly}')" for column in ("anomalies", "illegal"))
         # An unproven message is legal under every guarantee, but leaves its row undecided.
         proves_nothing = anomaly == Anomaly.UNPROVEN

@@ -20,7 +20,10 @@ from brokerproof_judging.suites.tally import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
-    """Return why the first expectation with `verdict`, which is not `passed`, has it, and name the others with it."""
+    """Return why the first expectation with `verdict` has this verdict, and the names of the others that have it.
+
+    The verdict is not `passed`.
+    """
     answer, *others = [answer for answer in answers if answer.verdict is verdict]
     rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
     if answer.tally is None:

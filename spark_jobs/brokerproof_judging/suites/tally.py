@@ -1,4 +1,4 @@
-"""The counts of rows that are the result of one expectation.
+"""The result of one expectation: how many rows it evaluates, and how many of them are unexpected, undecided or legal.
 
 This module must not import Great Expectations. verify.py imports it in a thread, and judging would wait for that.
 """

@@ -121,7 +121,7 @@ class LifecycleOperator(StepOperator):
 
 
 class SuiteOperator(StepOperator):
-    """Succeed if the suite that the task is named after is `passed`. If the suite does not apply, the task is skipped.
+    """Succeed if the suite with the task's name has the verdict `passed`. If it does not apply, the task is skipped.
 
     The suite's verdict comes from the judgement that `verify` wrote, so this task needs no Spark.
     """

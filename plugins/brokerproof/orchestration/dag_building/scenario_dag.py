@@ -106,7 +106,8 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
 def _list_tags(scenario: Scenario) -> list[str]:
     """Return the tags of the scenario's DAG, by which users filter Airflow's list of DAGs.
 
-    These are the scenario's own tags, its topology, its guarantee, and `control` if it expects the verdict `failed`.
+    These are the scenario's own tags, its topology, its guarantee, and, if the scenario expects the verdict `failed`,
+    the tag `control`.
     """
     control = ["control"] if scenario.expect.verdict is Verdict.FAILED else []
     return list(dict.fromkeys([*scenario.tags, scenario.topology, str(scenario.guarantee), *control]))

@@ -69,7 +69,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
 
 
 def describe_end(message: str) -> str:
-    """Return a sentence that says how the Spark driver ended, for a job that named no exception.
+    """Return a sentence that says how the Spark driver ended, for a job whose output names no exception.
 
     `message` is the error message of Airflow's Spark provider: the whole command and an error code. A message without
     an error code is returned unchanged. If a signal killed the driver, the script spark-submit reports 128 plus the

@@ -34,7 +34,7 @@ class Step:
     execution_timeout: Any
 
     def open_run(self) -> Run:
-        """Return the run of this step. Raises AirflowFailException if the task `reserve` left no run."""
+        """Return the run of this step. Raises AirflowFailException if the task `reserve` returned no directory."""
         if not self.run_directory or self.run_directory == "None":
             raise AirflowFailException("there is no run: the task reserve has not left its directory")
         return Run(self.run_directory)
@@ -105,7 +105,7 @@ def fail_with_sentence(context: Context) -> Iterator[None]:
 
 
 def end_children(timeout_s: float = 3) -> None:
-    """End this process's descendants in its own session. Nodes are not ended, because each leads another session."""
+    """End this process's descendants that share its session. Nodes are not ended, as each leads its own session."""
     session = os.getsid(0)
     children = [child for child in psutil.Process().children(recursive=True) if _read_session_id(child) == session]
     for child in children:

@@ -140,9 +140,9 @@ class EmbeddedAirflow:
         return AirflowClient(self.find_url, USER, self.read_password(), notify=self._notify)
 
     def check_scheduler(self) -> None:
-        """Raise AirflowGoneError if both the scheduler and the supervisor have ended: then no further task starts.
+        """Raise AirflowGoneError if both the scheduler and the supervisor have ended.
 
-        This holds although Airflow's API server may still answer.
+        Then no further task starts, although Airflow's API server may still answer.
         """
         session = self.read_session()
         if session is not None and session.has_lost("scheduler"):
@@ -324,7 +324,7 @@ def _is_healthy(session: AirflowSession) -> bool:
 def _serves_tasks(session: AirflowSession) -> bool:
     """Whether Airflow's API for tasks answers.
 
-    Airflow builds this API at the first request, which takes 4 s. Because this function sends it, no task has to wait.
+    Airflow needs 4 s to build this API at the first request. This function sends that request, so no task has to wait.
     """
     return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
 

@@ -115,9 +115,9 @@ class AirflowClient:
     """Sends requests to an Airflow, logged in as one of its users.
 
     `find_url` returns the address of the running Airflow, or None if it has ended. A request is repeated until it has a
-    usable answer. `notify` gets a sentence if there was none for `say_after_s` seconds, and another when Airflow
-    answers again. If Airflow has ended or was silent for `give_up_after_s` seconds, every method raises
-    AirflowGoneError.
+    usable answer. If no usable answer came for `say_after_s` seconds, `notify` gets a sentence, and another sentence
+    when Airflow answers again. If Airflow has ended or was silent for `give_up_after_s` seconds, every method that
+    sends a request raises AirflowGoneError.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class AirflowClient:
     def remove_queued_run(self, dag_id: str, run_id: str) -> bool:
         """Remove a run that has not begun. Return False if it has begun.
 
-        A queued run that is cancelled instead stays queued, and Airflow begins it later only to run its teardown.
+        If a queued run were cancelled, it would stay queued, and Airflow would begin it later only to run its teardown.
         """
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
         return self._send_request("DELETE", path, allowed=(204, 409), allowed_again=(404,)).status_code != 409

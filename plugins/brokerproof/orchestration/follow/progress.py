@@ -70,8 +70,8 @@ class Snapshot:
 class Progress:
     """Shows a run's progress from snapshots, which are states of the run at one moment.
 
-    A terminal shows only the newest snapshot. Elsewhere, for example in a file, a snapshot becomes a line every
-    _LINE_EVERY_S seconds, and when other tasks run than before.
+    A terminal shows only the newest snapshot. Elsewhere, for example in a file, a snapshot is printed as a line if
+    `_LINE_EVERY_S` seconds have passed since the last line, or if the running tasks have changed.
     """
 
     def __init__(self, console: Console, title: str) -> None:

@@ -26,7 +26,7 @@ class Standstill:
         self._rest: Any = None
 
     def observe(self, state: str, tasks: Sequence[TaskState], live: Mapping[str, Mapping[str, Any]]) -> float | None:
-        """Return the seconds without progress of the run; None unless the user must be notified of them now.
+        """Return for how many seconds the run has made no progress, or None if no notification of the user is due now.
 
         `live` is {part of the run, such as a client: its live status}. A change of only the time `at` is no progress.
         """

@@ -104,7 +104,7 @@ def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Not
 
 
 def _check_templates(value: Any, field: str) -> None:
-    """Check those templates in `value`, a notifier's argument, that use the notification.
+    """Search `value`, the arguments of a notifier, for templates that use the notification, and check them.
 
     Lists and mappings are searched at any depth. Raises InputError if a template has wrong syntax, or names a field
     that `Notification` does not have. Without this check, the mistake would show only at the first notification.

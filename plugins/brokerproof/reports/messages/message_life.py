@@ -174,7 +174,10 @@ def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
 
 
 def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
-    """Raise InputError, because no table has the message. `doubtful` names damaged tables, but not `publishes`."""
+    """Raise InputError, because no table has the message.
+
+    `doubtful` names the missing and damaged tables. The table `publishes` must not be one of them.
+    """
     damaged = sorted(set(doubtful) & set(_OF_MESSAGES))
     where = f"; of {' and '.join(damaged)} not everything could be read" if damaged else ""
     query = "SELECT min(seq) AS lowest, max(seq) AS highest FROM recorded WHERE producer = $producer"
@@ -201,8 +204,8 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
 def _order_events(found: Mapping[str, Rows]) -> list[Event]:
     """Return the message's events in order of time.
 
-    An event of a publish attempt without a recorded time is placed at the attempt's start. Other events without a time
-    come last.
+    If an event of a publish attempt has no recorded time, it is placed at the attempt's start. Other events without a
+    time come last.
     """
     attempts = sorted(found["publishes"], key=_order_attempts)
     starts = [_find_start(row) for row in attempts]
@@ -255,9 +258,9 @@ def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _find_earliest(published_at: int | None, starts: Sequence[int]) -> int | None:
     """Return the earliest time at which a copy can have been written; None if no time is known.
 
-    `starts` are the starts of the publish attempts. The result is `published_at` or the start nearest to it, whichever
-    is later. The start is later if `published_at` is the start of a batch that the message joined afterwards. Without
-    `published_at`, the result is the earliest start.
+    `starts` are the times at which the publish attempts started. The result is the later of two times: `published_at`,
+    and the time in `starts` that is nearest to it. The second is later if `published_at` is the time at which a batch
+    began and the message joined the batch afterwards. Without `published_at`, the result is the earliest of `starts`.
     """
     if published_at is None or not starts:
         return published_at if published_at is not None else min(starts, default=None)

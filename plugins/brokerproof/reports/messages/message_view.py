@@ -78,9 +78,10 @@ class EventRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable:
-    """A message's events as a table. `title` is their topic and partition; it is empty if they have several or none.
+    """A message's events as a table.
 
-    `day` is the header of the column of times. It contains the date if all events have the same date.
+    `title` is the topic and partition of the events; it is empty if the events name no partition or several. `day` is
+    the header of the column of times. It contains the date if all events have the same date.
     """
 
     title: str

@@ -1,8 +1,8 @@
 """Migrates the history's database for Alembic, on the connection that history_database.py put into the configuration.
 
-To add a migration, change history_schema.py. On an empty database at the last revision, run
+To add a migration, change history_schema.py. On a database without rows that has the schema of the last revision, run
 `alembic.command.revision(make_migration_config(connection), "what and why", autogenerate=True)`. Read the file that
-this writes.
+this call writes.
 """
 
 from alembic import context

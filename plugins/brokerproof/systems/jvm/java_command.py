@@ -39,7 +39,7 @@ _LOG4J_ERRORS = "Configuration:\n  status: ERROR\n"
 def make_java_command(
     software: Software, *, heap_mb: int, direct_mb: int, class_data: tuple[str, ...], options: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the command of a JVM up to the class path. The caller appends the main class.
+    """Return the command of a JVM up to and including the class path. The caller appends the main class.
 
     The command names files, which the caller makes with `make_java_files`.
     """

@@ -1,4 +1,4 @@
-"""Requests to the HTTP admin APIs of Pulsar's nodes. A request goes from node to node until a node answers.
+"""Requests to the HTTP admin APIs of Pulsar's nodes. A request is sent to one node after another until a node answers.
 
 Paths: Pulsar's admin API v2 (`/admin/v2/…`) on brokers, BookKeeper's HTTP API (`/api/v1/…`) on bookies, the commands of
 ZooKeeper's AdminServer (`/commands/…`) on metadata stores. A missing or unexpected answer raises AdminError.

@@ -1,8 +1,8 @@
 """Models and types of the answers of Pulsar's nodes. They check the fields that are read and ignore all others.
 
-A node that is starting, ending or cut off may answer anything, such as a page of HTML, or a number as text. So the
-types are strict: they convert no value. Each `TypeAdapter` is made only once, because making it takes 120 µs and using
-it 2 µs.
+A node that is starting, ending or cut off from other nodes may answer anything, such as a page of HTML, or a number as
+text. So the types are strict: they convert no value. Each `TypeAdapter` is made only once, because making it takes
+120 µs and using it 2 µs.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SubscriptionStats(_CamelCaseAnswer):
 
 
 class ReplicatorStats(_CamelCaseAnswer):
-    """The replication of a topic to another cluster and from it, in the topic's stats."""
+    """The replication of a topic to and from another cluster, in the topic's stats."""
 
     replication_backlog: Count
     # The delay can be negative, because the clocks of two clusters differ.

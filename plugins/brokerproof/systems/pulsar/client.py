@@ -136,7 +136,7 @@ class PulsarProducer:
     def close(self) -> None:
         """Close the producer.
 
-        For each attempt to publish without a result, the client reports an error, which counts as `unknown`.
+        For each attempt to publish that has no result yet, the client reports an error, which counts as `unknown`.
         """
         self._producer.close()
 

@@ -66,7 +66,7 @@ def make_clusters(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarClus
 
 
 class PulsarCluster:
-    """One cluster, asked over the REST of its brokers, bookies and metadata store."""
+    """One cluster. Requests go to the HTTP APIs of its brokers, bookies and metadata store."""
 
     def __init__(self, run: Run, name: str, *, patience_s: float) -> None:
         self.run, self.name, self.topology = run, name, run.topology
@@ -138,7 +138,7 @@ class PulsarCluster:
         return sorted(self.node_names(bookies))
 
     def _list_registered(self, folder: str) -> list[str]:
-        """Return the hosts that are registered in `folder` of the metadata store. Its list of sessions names them."""
+        """Return the hosts registered in `folder` of the metadata store, read from the store's list of sessions."""
         folder = f"{metadata_store.chroot(self.topology, self.name)}{folder}/"
         sessions = self.metadata_store.get("/commands/dump", answers.SESSIONS).session_id_to_ephemeral_paths.values()
         found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]

@@ -63,9 +63,9 @@ class Policy:
 def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
     """Register each cluster in `registrations`, {name: registration}, at the cluster that `brokers` belong to.
 
-    A registration has the addresses that other clusters use. Before, each cluster registered only itself, with the
-    addresses that its own nodes use. Call this before `apply`, because a tenant can be allowed only registered
-    clusters.
+    A registration has the addresses that other clusters use. Until this call, each cluster has registered only itself,
+    with the addresses that its own nodes use. Call this before `apply`, because a tenant's `allowedClusters` can have
+    only registered clusters.
     """
     _set(brokers, _registrations(registrations))
 
@@ -83,7 +83,7 @@ def check(
     workload: Workload,
     registrations: Mapping[str, Registration],
 ) -> None:
-    """Read all registrations and policies back. Raises AdminError, naming every setting with another value."""
+    """Read all registrations and policies back. Raises AdminError, naming every setting that has a wrong value."""
     wrong: list[str] = []
     answers: dict[str, Any] = {}
     for policy in (*_registrations(registrations), *_policies(cluster_name, topology, hosts, workload)):
@@ -154,7 +154,7 @@ def _find_rack(racks: Mapping[str, Mapping[str, Rack]], group: str, key: str) ->
 def _tenant(name: str, clusters: list[str]) -> Policy:
     """Return the policy of a tenant, which is not read back.
 
-    If the tenant is not allowed a cluster, Pulsar refuses a namespace on that cluster.
+    Pulsar refuses a namespace of the tenant on any cluster that is not in the tenant's `allowedClusters`.
     """
     body = {"adminRoles": [], "allowedClusters": clusters}
     return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])

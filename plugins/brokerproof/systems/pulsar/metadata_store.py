@@ -46,7 +46,7 @@ def chroot(topology: Topology, cluster: str) -> str:
 def lay_out(url: str) -> None:
     """Write the entry that names the format of BookKeeper's list of under-replicated ledgers, unless it exists.
 
-    Otherwise each bookie writes the entry when it starts. If several do so at the same time, all but the first exit:
+    A bookie that starts without this entry writes it. If several do so at the same time, all but the first exit:
     https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
 
     `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError if the store

@@ -1,4 +1,4 @@
-"""The observation of Pulsar's clusters. Each method asks one cluster or all of them."""
+"""The observation of Pulsar's clusters. Each method asks one cluster, or all clusters, about their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Pulsar as a messaging system that Brokerproof can run, and the policies that it sets on clusters."""
+"""Apache Pulsar as a messaging system that Brokerproof can run, and the class that sets policies on its clusters."""
 
 from __future__ import annotations
 
