@@ -26,7 +26,7 @@ class LateApplication:
     async def __call__(
         self, scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
-        """Pass the request to the application behind the pages."""
+        """Pass the request to the real application, and make it first if this is the first request."""
         await self._application(scope, receive, send)
 
 

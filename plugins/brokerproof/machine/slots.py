@@ -121,7 +121,7 @@ def take_from_run(run_directory: str, *, timeout_s: float) -> Slot | None:
 
 
 def list_assigned_runs() -> list[str]:
-    """Return the directory of each run that the record of a slot names. Some of these runs may have died."""
+    """Return the directory of each run to which a slot is assigned by its record. Some of these runs may have died."""
     return list(_read_records().values())
 
 

@@ -19,8 +19,9 @@ from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts,
 def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
     """Print the verdict, the story, the counts, the measurements, and the paths of the run's directory and report.
 
-    The story tells of faults and messages. It replaces the reasons for the verdict if the run passed as expected. A
-    BriefOutcome has only verdict, reasons and directory. `problems` is {failed Airflow task: a sentence about it}.
+    The story tells of faults and messages. It replaces the reasons for the verdict if the run passed as expected. If
+    `outcome` is only a BriefOutcome, the verdict, its reasons and the directory are printed. `problems` is {failed
+    Airflow task: a sentence about it}.
     """
 
     def line(text: str | Text, style: str = "") -> None:

@@ -1,7 +1,7 @@
 """Draws the timeline of a run as one Plotly figure: a row for each series, and faults as bands over all rows.
 
 The figure is a dictionary in Plotly's JSON schema, which Plotly's script draws in the browser. The classes of the
-package plotly are not used, because rendering a page then takes 5 to 9 times the time.
+package plotly are not used, because with them a page takes 5 to 9 times the time to render.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Two runs side by side: different settings, different results, and which of these results differ by more than noise.
 
 Noise is estimated from earlier runs that are comparable with one of the two (comparability.py). Two numbers differ by
-more than noise if they differ by at least the allowed change of regressions.py. For this, the usual spread is
-multiplied by √2, because both runs have noise. Two words, such as verdicts, differ by more than noise unless both
-occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
+more than noise if they differ by at least the change that regressions.py allows. This change depends on the spread of
+the earlier runs, which is multiplied by √2 here, because both runs have noise. Two words, such as verdicts, differ by
+more than noise unless both occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs,
+`larger_than_noise` is None.
 """
 
 from __future__ import annotations

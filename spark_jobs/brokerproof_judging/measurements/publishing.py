@@ -26,7 +26,7 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
     """Yield the latency from a message's scheduled time to its first ack, and the share of scheduled messages acked.
 
     Both are measured for each phase, the latency also for the time in which a fault slowed clients down. If messages
-    are published to several clusters, `PHASE/CLUSTER` and `FAULT/CLUSTER` have the latency of one cluster.
+    are published to several clusters, the scopes `PHASE/CLUSTER` and `FAULT/CLUSTER` have each cluster's latency.
 
     A message belongs to the time in which it was scheduled. If it was never acked, its latency lasts until the load's
     end. The number scheduled is the target rate times the phase's length, so it includes messages without an attempt.

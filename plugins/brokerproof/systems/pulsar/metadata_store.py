@@ -66,7 +66,7 @@ def lay_out(url: str) -> None:
 
 
 def list_stores(topology: Topology) -> dict[str, list[str]]:
-    """Return {field of the topology's file that holds the nodes: nodes} of every metadata store."""
+    """Return the nodes of every metadata store, by the field of the topology's file in which they stand."""
     if topology.shared_metadata:
         return {"shared_metadata": list(topology.shared_metadata)}
     return {f"clusters.{name}.nodes": cluster.names(role=Role.METADATA) for name, cluster in topology.clusters.items()}

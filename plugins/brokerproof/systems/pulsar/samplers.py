@@ -95,10 +95,11 @@ class ClusterSamplers:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owners(self) -> list[Sample]:
-        """Return samples of the owners of at most `_MOST_LOOKUPS` partitions, which follow those of the previous call.
+        """Return samples of the owners of at most `_MOST_LOOKUPS` partitions.
 
-        After `patience_s` seconds, a call looks up no further partition, because frozen brokers answer slowly. If no
-        broker names a partition's owner, the partition's sample has no value.
+        Each call goes on with the partition after the last one of the previous call. After `patience_s` seconds, a call
+        looks up no further partition, because frozen brokers answer slowly. If no broker names a partition's owner, the
+        partition's sample has no value.
         """
         rows, source = [], self._make_topic_source()
         late_at = time.monotonic() + self._cluster.patience_s
