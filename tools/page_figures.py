@@ -3,8 +3,8 @@
 A comment before a table names it: `<!-- figures: NAME -->`. Each row gets the figures of the last run that counts
 (measured_runs.py). A row without such a run on this machine keeps its figures, and its label gets a star. It gets no
 star if docs/measured.json has the digest of its scenario, because an earlier run gave the figures. A new scenario gets
-a row if one of its runs counts. The order of the rows, rows without a scenario, and the words about each
-scenario stay.
+a row if one of its runs counts. The order of the rows, rows without a scenario, and the words about each scenario
+stay.
 """
 
 from __future__ import annotations

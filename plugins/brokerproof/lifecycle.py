@@ -244,7 +244,8 @@ def down(below: Path | None = None) -> list[str]:
     """End every process of every run of this user on this machine, and free the address ranges (slots) of these runs.
 
     Return the names of the ended processes and nodes. With `below`, only runs whose directories are below this path are
-    ended. If a run cannot be ended, all other runs are ended first, and then the error is raised.
+    ended. If a run cannot be released, all other runs are released first, and then the error is raised. Raises
+    MachineError at once if a process survives SIGKILL.
     """
     ended = _end_marked_processes(below)
     problems: list[BrokerproofError] = []

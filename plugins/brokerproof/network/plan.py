@@ -163,7 +163,7 @@ def make_shapes(topology: Topology) -> list[Shape]:
 
 
 def accepts_connection(route: Route, *, timeout_s: float) -> bool:
-    """Return whether the link process accepts a new connection on the route within `timeout_s` seconds.
+    """Return whether a new connection on the route is accepted or refused within `timeout_s` seconds.
 
     The result is True even if the target is down, because the link process accepts before it connects to the target.
     """

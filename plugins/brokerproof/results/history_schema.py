@@ -164,7 +164,7 @@ MEASUREMENT_COLUMNS = tuple(name for name in Measurement.model_fields if name no
 
 
 class RecordedMeasurement(Base):
-    """A measurement in its unit, with the bounds in force. `value` is None if it could not be measured."""
+    """A measurement in its unit, with the bounds that the scenario sets. `value` is None if it is not known."""
 
     __tablename__ = "measurements"
     __table_args__ = (Index(None, "metric", "run_key"),)

@@ -380,7 +380,7 @@ class ConsumerEnd(Record):
 
 
 class ConsumersStop(Record):
-    """The consumers may end: every subscription has drained, or the time for draining is over."""
+    """The consumers may end: every subscription has drained, the time for draining is over, or the run ended early."""
 
     at: Moment
 

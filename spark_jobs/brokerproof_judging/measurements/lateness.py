@@ -1,6 +1,7 @@
 """Measures interruptions: times in which a message had no ack, although it was due more than `late_after_s` before.
 
-Spark merges the late times of each cluster, partition and producer. The driver gets one row for each fault.
+Spark merges the late times of each cluster, partition and producer. The driver gets at most two rows for each
+fault.
 """
 
 from __future__ import annotations

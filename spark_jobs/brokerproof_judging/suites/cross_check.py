@@ -42,7 +42,7 @@ class MessageCounts:
 
 
 def count_messages(messages: DataFrame, anomalies: DataFrame, run_id: str) -> MessageCounts:
-    """Count the rows of both tables, in total and by anomaly, with two Spark jobs."""
+    """Count with two Spark jobs the rows of `messages`, and for each anomaly those of `anomalies`."""
     known = F.array(*(F.lit(str(anomaly)) for anomaly in Anomaly))
     # No expectation asks for an anomaly with an unknown name. An illegal anomaly that is not in the column `anomalies`
     # was not found.

@@ -1,7 +1,7 @@
 """The operators of the steps (tasks of a run) that need no Spark.
 
-The modules that only one step needs are imported when its task runs. Airflow parses the DAG files often, so parsing
-must be quick.
+Modules that take long to import are imported when a task runs. Airflow parses the DAG files often, so parsing must be
+quick.
 """
 
 from __future__ import annotations

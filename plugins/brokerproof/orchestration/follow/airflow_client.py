@@ -235,7 +235,7 @@ class AirflowClient:
         )
 
     def remove_queued_run(self, dag_id: str, run_id: str) -> bool:
-        """Remove a run that has not begun. Return False if it has begun.
+        """Remove a run that is queued. Return False if it has begun meanwhile and still runs.
 
         If a queued run were cancelled, it would stay queued, and Airflow would begin it later only to run its teardown.
         """

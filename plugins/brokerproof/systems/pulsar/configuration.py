@@ -83,7 +83,7 @@ def check(
     workload: Workload,
     registrations: Mapping[str, Registration],
 ) -> None:
-    """Read all registrations and policies back. Raises AdminError, naming every setting that has a wrong value."""
+    """Read the registrations and policies back, except those of tenants. Raises AdminError with every wrong value."""
     wrong: list[str] = []
     answers: dict[str, Any] = {}
     for policy in (*_registrations(registrations), *_policies(cluster_name, topology, hosts, workload)):
