@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed-$(firstword $(shell cat requirements.txt pyproject.t
 SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
+# Without compiled files, each process compiles what it imports of Brokerproof, and each worker of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos large with-engines with-processes containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
 

@@ -75,7 +75,7 @@ class GeneratedScenario:
     @property
     def text(self) -> str:
         """The file."""
-        return yaml.safe_dump(self.content, sort_keys=False, allow_unicode=True)
+        return yaml.dump(self.content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
 
 
 def name_scenario(seed: int) -> str:
