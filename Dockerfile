@@ -26,9 +26,13 @@ COPY topologies topologies
 COPY expectations expectations
 COPY deploy/airflow deploy/airflow
 COPY deploy/spark deploy/spark
+COPY deploy/sbom.txt deploy/sbom.txt
 RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable . \
  && python -m compileall -q plugins spark_jobs dags \
- && cyclonedx-py environment --output-file sbom.cdx.json \
+ && uv venv --quiet /tmp/sbom \
+ && uv pip install --quiet --no-cache --python /tmp/sbom --require-hashes --requirement deploy/sbom.txt \
+ && /tmp/sbom/bin/cyclonedx-py environment "$(command -v python)" --output-file sbom.cdx.json \
+ && rm -r /tmp/sbom \
  && mkdir -p airflow/logs var cache \
  && chown -R brokerproof airflow var cache
 

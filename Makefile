@@ -36,9 +36,11 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m brokerproof.spark.class_data_dump
 	@rm -f $(VENV)/.installed-* && touch $@
 
-lock: setup ## resolve requirements.in into requirements.txt
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  requirements.in --output-file requirements.txt
+lock: setup ## resolve requirements.in into requirements.txt, and deploy/sbom.in into deploy/sbom.txt
+	for each in requirements deploy/sbom; do \
+	  $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    $$each.in --output-file $$each.txt || exit; \
+	done
 
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
