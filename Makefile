@@ -86,7 +86,7 @@ differential: setup ## 20,000 random histories, judged by Spark and by the refer
 	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py
 
 # The generated scenarios take as long as all others together, and begin first.
-systems: setup ## tests of clients, links and monitors as processes, of the system for tests, and 6 generated scenarios
+systems: setup ## tests of clients, links and nodes as processes, of the system for tests, and 6 generated scenarios
 	$(PYTEST) tests/generated tests/systems tests/processes --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 postgresql: setup ## tests of the history and of Airflow on a real PostgreSQL server, or say why there is none

@@ -27,7 +27,6 @@ OF_SPARK = (
 
 # Of the others, those in which a file takes seconds begin first, so that none of them is left for the end.
 LONG = (
-    "tests/unit/runtimes/",
     "tests/unit/orchestration/",
     "tests/unit/results/",
     "tests/unit/faults/",

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from brokerproof.errors import DeadlineError
 from brokerproof.faults.courses import CourseWaits, run_courses
-
-from ..simulated_clock import SimulatedClock
+from simulated_clock import SimulatedClock
 
 
 class Inline(Executor):

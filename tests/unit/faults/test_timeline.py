@@ -39,8 +39,7 @@ from brokerproof.run.records import (
 from brokerproof.runtimes.restarts import RestartEvent
 from brokerproof.systems.protocols import Coordinators, SegmentCopies
 from brokerproof.systems.pulsar.system import Pulsar
-
-from ..simulated_clock import SimulatedClock
+from simulated_clock import SimulatedClock
 
 ROOT = Path(__file__).parents[3]
 

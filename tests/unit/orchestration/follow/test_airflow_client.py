@@ -6,8 +6,7 @@ import httpx
 import pytest
 from brokerproof.errors import InputError
 from brokerproof.orchestration.follow.airflow_client import AirflowClient, AirflowError
-
-from ...simulated_clock import SimulatedClock
+from simulated_clock import SimulatedClock
 
 
 def make_client(answers: dict[str, httpx.Response], asked: list[str] | None = None) -> AirflowClient:

@@ -18,8 +18,8 @@ from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from rich.console import Console
+from simulated_clock import SimulatedClock
 
-from ...simulated_clock import SimulatedClock
 from ..stand_in_airflow import StandInAirflow
 
 

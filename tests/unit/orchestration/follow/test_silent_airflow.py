@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from brokerproof.orchestration.follow.airflow_client import AirflowClient, AirflowError, AirflowGoneError
+from simulated_clock import SimulatedClock
 
-from ...simulated_clock import SimulatedClock
 from ..stand_in_airflow import StandInAirflow
 
 REASONS = {

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from brokerproof.orchestration.follow.airflow_client import TaskState
 from brokerproof.orchestration.follow.standstill import Circumstances, Standstill, describe_standstill
-
-from ...simulated_clock import SimulatedClock
+from simulated_clock import SimulatedClock
 
 
 def watch(seconds: int, states: Any = lambda second: "running", live: Any = lambda second: {}) -> list[int]:

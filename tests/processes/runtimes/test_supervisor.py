@@ -10,8 +10,8 @@ from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.restarts import RestartEvent, RestartRecord, RestartStep
 from brokerproof.runtimes.supervision import SupervisedNode
 from brokerproof.runtimes.supervisor import Supervisor
+from simulated_clock import SimulatedClock
 
-from ..simulated_clock import SimulatedClock
 from .conftest import MakeSpec
 
 AFTER_S = 10.0
