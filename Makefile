@@ -52,7 +52,7 @@ test: check judging systems large e2e ## everything that CI checks
 # These wait for nodes a third of their time, so two run at a time: but never two of those that start an engine, which
 # share the machine's firewall.
 large:
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target with-engines with-processes
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse with-engines with-processes
 
 with-engines:
 	@$(MAKE) --no-print-directory --jobs=1 containers platform
