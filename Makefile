@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos large with-engines with-processes containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,18 +47,7 @@ demo: setup ## destroy a datacenter under load and prove what became of every me
 
 check: lint types unit ## before a commit: lint, types and the tests that take two minutes
 
-test: check judging systems large e2e ## everything that CI checks
-
-# These wait for nodes a third of their time, so two run at a time: but never two of those that start an engine, which
-# share the machine's firewall.
-large:
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse with-engines with-processes
-
-with-engines:
-	@$(MAKE) --no-print-directory --jobs=1 containers platform
-
-with-processes:
-	@$(MAKE) --no-print-directory --jobs=1 cluster postgresql
+test: check judging systems postgresql containers platform cluster e2e ## everything that CI checks
 
 lint: setup ## style, format, which package may import which, and plain English
 	$(BIN)/ruff check $(SOURCES)
