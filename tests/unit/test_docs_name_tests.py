@@ -16,7 +16,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def tests() -> set[str]:
-    """The names of all tests, read once, where a worker needs them."""
+    """The names of all tests."""
     files = (file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
     return {name for text in files for name in re.findall(r"^ *def (test_\w+)", text, re.MULTILINE)}
 
