@@ -24,7 +24,7 @@ PULSAR = (
     Directories((TOPOLOGIES,)),
 )
 WRITTEN = Directories((SCENARIOS,))
-SEEDS = range(300)
+SEEDS = range(200)
 
 
 @pytest.fixture(autouse=True)
