@@ -31,6 +31,7 @@ def start_local_spark(heap: Sequence[str]) -> SparkSession:
         .config("spark.driver.extraJavaOptions", options)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
