@@ -78,7 +78,7 @@ differential: setup ## 20,000 random histories, judged by Spark and by the refer
 systems: setup ## tests of clients, links and nodes as processes, of the system for tests, and 6 generated scenarios
 	$(PYTEST) tests/generated tests/systems tests/processes --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-postgresql: setup ## tests of the history and of Airflow on a real PostgreSQL server, or say why there is none
+postgresql: setup ## tests of the history on a real PostgreSQL server, or say why there is none
 	$(PYTEST) tests/postgresql
 
 # The same seeds make the same scenarios: COUNT of them, from SEED on, AT_ONCE at a time, on SYSTEM.
@@ -111,7 +111,7 @@ e2e: setup ## tests on a real Airflow, those in a real browser among them where 
 browser: setup ## only the tests in a real browser; says so and does nothing where there is none
 	$(PYTEST) tests/e2e/browser
 
-flagship: setup ## destroy a datacenter of a real cluster through Airflow and Spark, as a user types it; 4 minutes
+flagship: setup ## as users do it: a datacenter destroyed, the tutorial, two schedulers on PostgreSQL; 12 minutes
 	$(PYTEST) tests/flagship
 
 matrix: setup ## run three scenarios on processes and on containers, and compare what they came to

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, StorageState, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # On two cores, which the tasks of a run share with the browser, a page takes seconds.
@@ -33,9 +33,9 @@ def open_browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def open_page(browser: Browser, url: str) -> Iterator[Page]:
-    """The first page that somebody sees who has not logged in."""
-    context = browser.new_context(base_url=url)
+def open_page(browser: Browser, url: str, kept: StorageState | None = None) -> Iterator[Page]:
+    """The first page that somebody sees, whose browser has what it kept of earlier visits."""
+    context = browser.new_context(base_url=url, storage_state=kept)
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto("/")

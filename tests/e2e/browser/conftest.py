@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from installation import Installation
 from own_browser import log_in, open_browser, open_page
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, StorageState
 
 
 @pytest.fixture(scope="package")
@@ -24,9 +24,18 @@ def stranger(running: Installation, browser: Browser) -> Iterator[Page]:
         yield page
 
 
+@pytest.fixture(scope="package")
+def logged_in(running: Installation, browser: Browser) -> StorageState:
+    """What a browser keeps of a log-in."""
+    with open_page(browser, running.airflow.read_status().url) as page:
+        log_in(page, running.airflow.read_password())
+        page.get_by_text("Stats").first.wait_for()
+        return page.context.storage_state()
+
+
 @pytest.fixture
-def page(running: Installation, stranger: Page) -> Page:
-    """The same after the log-in."""
-    log_in(stranger, running.airflow.read_password())
-    stranger.get_by_text("Stats").first.wait_for()
-    return stranger
+def page(running: Installation, browser: Browser, logged_in: StorageState) -> Iterator[Page]:
+    """The first page that somebody sees who has logged in before."""
+    with open_page(browser, running.airflow.read_status().url, logged_in) as page:
+        page.get_by_text("Stats").first.wait_for()
+        yield page

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -304,34 +305,22 @@ def test_the_argument_wins_over_the_environment_and_the_environment_over_the_pat
     assert given.exists()
 
 
-OPEN = """
-import sys
-from brokerproof.results.history import open_history
-print("ready", flush=True)
-sys.stdin.readline()
-open_history(sys.argv[1]).close()
-"""
+def open_together(url: str, together: Barrier) -> None:
+    together.wait(timeout=60)
+    open_history(url).close()
 
 
 def test_several_processes_may_open_a_new_history_at_once(database_url):
-    openers = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, database_url],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    assert [opener.stdout.readline() for opener in openers] == ["ready\n"] * 3
+    # Forked, so that none of them imports anything first.
+    forking = get_context("fork")
+    together = forking.Barrier(3)
+    openers = [forking.Process(target=open_together, args=(database_url, together)) for _ in range(3)]
     for opener in openers:
-        opener.stdin.write("go\n")
-        opener.stdin.flush()
+        opener.start()
+    for opener in openers:
+        opener.join(timeout=120)
 
-    said = [opener.communicate(timeout=120)[1] for opener in openers]
-
-    assert [opener.returncode for opener in openers] == [0] * 3, said
+    assert [opener.exitcode for opener in openers] == [0] * 3
     assert set(inspect(create_engine(database_url)).get_table_names()) == {*Base.metadata.tables, "alembic_version"}
 
 
