@@ -34,12 +34,10 @@ def open_browser() -> Iterator[Browser]:
 
 @contextmanager
 def open_page(browser: Browser, url: str, kept: StorageState | None = None) -> Iterator[Page]:
-    """The first page that somebody sees, whose browser has what it kept of earlier visits."""
+    """An empty page of a browser that has what it `kept` of earlier visits. Its addresses begin with `url`."""
     context = browser.new_context(base_url=url, storage_state=kept)
     context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    page.goto("/")
-    yield page
+    yield context.new_page()
     context.close()
 
 

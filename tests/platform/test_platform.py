@@ -100,6 +100,7 @@ def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform:
     client = connect(platform)
     client.wait_for_dag(SCENARIO)
     with open_browser() as browser, open_page(browser, platform.url("airflow")) as page:
+        page.goto("/")
         log_in(page, platform.secrets["AIRFLOW_ADMIN_PASSWORD"])
         page.get_by_text("Stats").first.wait_for()
         page.goto(f"/dags/{SCENARIO}")

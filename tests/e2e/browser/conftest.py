@@ -21,21 +21,23 @@ def browser() -> Iterator[Browser]:
 def stranger(running: Installation, browser: Browser) -> Iterator[Page]:
     """The first page that somebody sees who has not logged in."""
     with open_page(browser, running.airflow.read_status().url) as page:
+        page.goto("/")
         yield page
 
 
 @pytest.fixture(scope="package")
-def logged_in(running: Installation, browser: Browser) -> StorageState:
+def logged_in(installation: Installation, browser: Browser) -> StorageState:
     """What a browser keeps of a log-in."""
-    with open_page(browser, running.airflow.read_status().url) as page:
-        log_in(page, running.airflow.read_password())
+    installation.airflow.start()
+    with open_page(browser, installation.airflow.read_status().url) as page:
+        page.goto("/")
+        log_in(page, installation.airflow.read_password())
         page.get_by_text("Stats").first.wait_for()
         return page.context.storage_state()
 
 
 @pytest.fixture
 def page(running: Installation, browser: Browser, logged_in: StorageState) -> Iterator[Page]:
-    """The first page that somebody sees who has logged in before."""
+    """A page of somebody who has logged in."""
     with open_page(browser, running.airflow.read_status().url, logged_in) as page:
-        page.get_by_text("Stats").first.wait_for()
         yield page

@@ -33,7 +33,7 @@ def list_scenarios(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 @pytest.fixture
 def repository(tmp_path: Path, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's own repository with the files of the guide's example, beside what is shipped."""
+    """A user's own repository with the files of the guide's example. Of what is shipped, it has the topologies."""
     directory = tmp_path / "my repository"
     guide = (ROOT / "docs" / "write-a-scenario.md").read_text(encoding="utf-8")
     files = re.findall(r"`((?:scenarios|topologies)/\S+\.yaml)`:\n\n```yaml\n(.*?)```", guide, re.DOTALL)
@@ -41,20 +41,26 @@ def repository(tmp_path: Path, scenarios: Path, monkeypatch: pytest.MonkeyPatch)
     for name, text in files:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text, encoding="utf-8")
-    monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{directory}/scenarios:")
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{directory}/scenarios")
     monkeypatch.setenv("BROKERPROOF_TOPOLOGIES", f"{directory}/topologies:")
     return directory
 
 
+@pytest.fixture
+def shipped(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shipped scenarios, beside those of the user."""
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{repository}/scenarios:")
+
+
 def test_the_example_of_the_guide_is_listed_beside_the_shipped_scenarios(
-    repository: Path, capsys: pytest.CaptureFixture[str]
+    shipped: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = list_scenarios(capsys)
     assert listed[EXAMPLE] == "far_apart"
     assert listed["sync_nominal"] == "sync_active_passive"
 
 
-def test_the_example_of_the_guide_has_a_dag_beside_those_of_the_shipped_scenarios(repository: Path) -> None:
+def test_the_example_of_the_guide_has_a_dag_beside_those_of_the_shipped_scenarios(shipped: None) -> None:
     bag = load()
     assert bag.import_errors == {}
     assert {EXAMPLE, "sync_nominal", "campaign"} <= set(bag.dags)
@@ -76,9 +82,8 @@ def test_a_file_that_is_added_later_has_a_dag_at_the_next_reading(repository: Pa
 
 
 def test_without_the_empty_entry_only_the_users_scenarios_are_there(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(repository / "scenarios"))
     assert list(list_scenarios(capsys)) == [EXAMPLE]
     assert set(load().dags) == {EXAMPLE, "campaign"}
 
@@ -87,7 +92,6 @@ def test_without_the_empty_entry_a_shipped_topology_is_missing_and_the_sentence_
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BROKERPROOF_TOPOLOGIES", str(repository / "topologies"))
-    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(repository / "scenarios"))
     (repository / "scenarios" / "plain.yaml").write_text(SCENARIO)
     assert main(["scenarios"]) == 3
     printed = " ".join(capsys.readouterr().err.split())
@@ -125,7 +129,7 @@ def test_in_airflow_a_directory_that_is_not_there_takes_no_scenario_of_the_other
 
 
 def test_a_name_that_two_directories_have_is_refused_with_both_files_and_takes_no_other_down(
-    repository: Path, capsys: pytest.CaptureFixture[str]
+    shipped: None, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "scenarios" / "sync_nominal.yaml").write_text(SCENARIO)
     (repository / "topologies" / "side_by_side.yaml").write_text("title: mine")
@@ -189,7 +193,7 @@ def own_suites(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_a_users_own_suite_is_a_task_beside_the_five(own_suites: Path) -> None:
+def test_a_users_own_suite_is_a_task_beside_the_five(own_suites: Path, shipped: None) -> None:
     bag = load()
     assert bag.import_errors == {}
     for name in (EXAMPLE, "sync_nominal"):
@@ -251,13 +255,8 @@ def test_a_broken_suite_is_named_before_a_run_is_judged_again(
 
 @pytest.mark.parametrize(("spoil", "sentence"), BROKEN)
 def test_in_airflow_a_broken_suite_is_named_and_takes_no_scenario_down(
-    own_suites: Path,
-    repository: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spoil: Callable[[Path], None],
-    sentence: str,
+    own_suites: Path, spoil: Callable[[Path], None], sentence: str
 ) -> None:
-    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(repository / "scenarios"))
     spoil(own_suites)
     bag = load()
     assert set(bag.dags) == {EXAMPLE, "campaign"}
