@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import fsspec
@@ -49,6 +52,21 @@ def test_rows_are_selected_by_bound_values(run: Run) -> None:
 def test_a_query_is_made_for_each_file(run: Run) -> None:
     found = query_files(run, "faults", 'SELECT min(state) AS state FROM recorded WHERE "at" IS NOT NULL')
     assert [row["state"] for row in found] == ["injecting", "recovered", None]
+
+
+def test_look_ups_that_overlap_do_not_disturb_each_other(run: Run) -> None:
+    pairs = zip(*(iterate_rows(run, "faults", ("fault", "targets", "state", "at")) for _ in range(2)), strict=True)
+    assert list(pairs) == [(row, row) for row in CHANGES]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: count_rows(run, "faults"), range(40))) == [3] * 40
+
+
+def test_a_forked_process_has_a_database_of_its_own(run: Run) -> None:
+    assert count_rows(run, "faults") == 3
+    child = get_context("fork").Process(target=lambda: sys.exit(count_rows(run, "faults")))
+    child.start()
+    child.join(timeout=60)
+    assert child.exitcode == 3
 
 
 def test_a_table_that_does_not_exist_has_no_rows(run: Run) -> None:
