@@ -26,7 +26,7 @@ from ..reference import Reference
 
 # The histories of a batch are topics of one run, whose scenario they share.
 BATCH = 100
-BATCHES = range(int(os.environ.get("BROKERPROOF_HISTORIES", "1000")) // BATCH)
+BATCHES = range(int(os.environ.get("BROKERPROOF_HISTORIES", "2000")) // BATCH)
 CLOCK_ERROR_US = 150
 GONE = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "heal_at_s": 1}
 
