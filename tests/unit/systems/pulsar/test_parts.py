@@ -134,7 +134,9 @@ def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> No
     assert len(set(first.values()) | set(second.values())) == 2 * len(topology.nodes)
     subnets = {topology.nodes[name].region: address.rsplit(".", 1)[0] for name, address in first.items()}
     assert len(set(subnets.values())) == 3
-    assert all(address.startswith(subnets[topology.nodes[name].region]) for name, address in first.items())
+    assert first.keys() == topology.nodes.keys()
+    for name, address in first.items():
+        assert address.startswith(subnets[topology.nodes[name].region])
 
 
 @contextlib.contextmanager
