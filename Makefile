@@ -105,9 +105,8 @@ platform: setup ## tests of docker-compose.yaml on an engine, with images that t
 cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster
 
-# An Airflow alone leaves a third of two cores idle, so that there are two of them, each with files of its own.
 e2e: setup ## tests on a real Airflow, those in a real browser among them where there is one
-	$(PYTEST) tests/e2e --numprocesses 2 --dist loadfile
+	$(PYTEST) tests/e2e
 
 browser: setup ## only the tests in a real browser; says so and does nothing where there is none
 	$(PYTEST) tests/e2e/browser
