@@ -79,7 +79,7 @@ def find_problems(records: Records) -> Iterator[str]:
     for dag_id in (*CAMPAIGNS, *SCENARIOS):
         if counted.pop(dag_id, 0) != 1:
             yield f"{dag_id} did not run once"
-    yield from (f"{dag_id} ran and nobody had asked for it" for dag_id in counted)
+    yield from (f"{dag_id} ran without being triggered" for dag_id in counted)
     for dag_id, _, state in records.runs:
         if state != ("failed" if dag_id in _NOT_AS_EXPECTED else "success"):
             yield f"{dag_id} ended as {state}"
@@ -199,7 +199,7 @@ def test_two_schedulers_two_campaigns_and_ten_readers_lose_and_repeat_nothing(in
         )
     records = read_records(airflow_url, history_url)
     assert list(find_problems(records)) == []
-    # Both of them had work, and neither campaign waited for the other one.
+    # Both schedulers queued tasks, and neither campaign waited for the other.
     assert len({task.scheduler for task in records.tasks}) == 2
     with open_history(history_url) as history:
         recorded = history.list_runs()
@@ -211,7 +211,7 @@ def test_two_schedulers_two_campaigns_and_ten_readers_lose_and_repeat_nothing(in
 
 
 def check_what_the_campaign_says(installation: Installation) -> None:
-    """It ran one scenario after the other, and says which was not as expected."""
+    """The campaign ran one scenario after the other, and its sentence names the scenario that was not as expected."""
     client = installation.client()
     sentence = client.read_xcom("campaign", _RUN, "verdict", "problem")
     assert str(sentence).startswith("1 of 2 scenarios have the expected outcome; reordering_unexpected is failed")
@@ -223,7 +223,7 @@ def check_what_the_campaign_says(installation: Installation) -> None:
     assert list_failed("reordering_unexpected") == {"ordering", "verdict"}
     # A control whose suite fails as it should ends green.
     assert list_failed("repeating") == {"uniqueness"}
-    # Whoever watches it learns the same, and so does a program.
+    # `watch --json` gives the same result.
     watched = installation.brokerproof("watch", runs["reordering_unexpected"], "--json")
     assert watched.returncode == 1, watched.stderr
     outcome = json.loads(watched.stdout)
@@ -261,7 +261,7 @@ GOOD = make_records()
     [
         (replace(GOOD, runs=GOOD.runs[1:]), "campaign did not run once"),
         (replace(GOOD, runs=[*GOOD.runs, ("losing", "losing-2", "success")]), "losing did not run once"),
-        (replace(GOOD, runs=[*GOOD.runs, ("endless", "x", "success")]), "endless ran and nobody had asked for it"),
+        (replace(GOOD, runs=[*GOOD.runs, ("endless", "x", "success")]), "endless ran without being triggered"),
         (replace(GOOD, runs=[*GOOD.runs[:-1], ("losing", "losing-1", "queued")]), "losing ended as queued"),
         (replace(GOOD, recorded=GOOD.recorded[1:]), "the history has "),
         (replace(GOOD, recorded=[*GOOD.recorded, "losing-1"]), "the history has "),

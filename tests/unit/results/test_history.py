@@ -311,7 +311,7 @@ def open_together(url: str, together: Barrier) -> None:
 
 
 def test_several_processes_may_open_a_new_history_at_once(database_url):
-    # Forked, so that none of them imports anything first.
+    # A forked process has all modules already. A new one would spend two seconds on imports.
     forking = get_context("fork")
     together = forking.Barrier(3)
     openers = [forking.Process(target=open_together, args=(database_url, together)) for _ in range(3)]
