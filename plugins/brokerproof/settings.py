@@ -14,10 +14,9 @@ from functools import lru_cache
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
@@ -46,10 +45,10 @@ _COUNTS = {
 }
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """The settings of this machine. Each field has a description and a default in words."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     home: Path = _setting(
         "the checkout that runs",
@@ -59,16 +58,16 @@ class Settings(BaseSettings):
     var: Path = _setting(
         "`var/`", "the directory for everything that runs write", default_factory=lambda found: found["home"] / "var"
     )
-    scenarios: Annotated[Directories, NoDecode] = _setting(
+    scenarios: Directories = _setting(
         "`dags/scenarios/`",
         "the directories of the scenario files, separated by `:`; an empty entry, as in `/mine:`, is the "
         "shipped directory",
         default="",
     )
-    topologies: Annotated[Directories, NoDecode] = _setting(
+    topologies: Directories = _setting(
         "`topologies/`", "the directories of the topology files, written like those of the scenarios", default=""
     )
-    expectations: Annotated[Directories, NoDecode] = _setting(
+    expectations: Directories = _setting(
         "`expectations/`",
         "the directories of the suites, written in the same way; a suite replaces the shipped one of the "
         "same name, and any other suite is judged in addition to the five",
@@ -132,7 +131,7 @@ class Settings(BaseSettings):
         default=None,
     )
     # {name of a messaging system that is not built in: MODULE:ATTRIBUTE of its object}
-    systems: Annotated[Mapping[str, str], NoDecode] = _setting(
+    systems: Mapping[str, str] = _setting(
         "none",
         "messaging systems beside the built-in ones, as `name=module:attribute`, comma separated",
         default_factory=dict,
@@ -145,18 +144,6 @@ class Settings(BaseSettings):
         default=None,
         repr=False,
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Make pydantic take values from keyword arguments only. `from_environment` reads the environment itself."""
-        return (init_settings,)
 
     @field_validator("home", "var", "cache", "leases")
     @classmethod
@@ -296,11 +283,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
 
     Raises InputError, which names the variable, if a value cannot be used.
     """
-    source = EnvSettingsSource(Settings)
     given = os.environ if environment is None else environment
-    source.env_vars = {name.lower(): value for name, value in given.items() if value}
     try:
-        return Settings(**source())
+        return Settings(**{name: value for name in Settings.model_fields if (value := given.get(variable(name)))})
     except ValidationError as error:
         raise _unusable(error) from None
 

@@ -7,9 +7,11 @@ rows and the part of a file that DuckDB decodes.
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pyarrow as pa
@@ -18,6 +20,9 @@ from fsspec.implementations.local import LocalFileSystem
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 # One thread is enough, because a look-up reads little, and the machine may also run a cluster.
 _CONFIG: Mapping[str, Any] = {"threads": "1", "memory_limit": "512MB"}
@@ -90,7 +95,7 @@ def query_files(
 
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     is_local = isinstance(filesystem, LocalFileSystem)
-    with duckdb.connect(config=dict(_CONFIG)) as connection:
+    with _connect(is_local) as connection:
         if not is_local:
             connection.register_filesystem(filesystem)
         for name in run.list_files(table):
@@ -110,3 +115,18 @@ def query_files(
                 if problems is None:
                     raise RunError(problem) from None
                 problems.append(f"{problem}.")
+
+
+def _connect(is_local: bool) -> DuckDBPyConnection:
+    import duckdb
+
+    # A file system can be registered only once in a database.
+    return _open_database(os.getpid()).cursor() if is_local else duckdb.connect(config=dict(_CONFIG))
+
+
+@cache
+def _open_database(process: int) -> DuckDBPyConnection:
+    """Return the database in memory that all look-ups of a process share, because it takes 16 ms to open one."""
+    import duckdb
+
+    return duckdb.connect(config=dict(_CONFIG))

@@ -49,6 +49,8 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
         "spark.ui.showConsoleProgress": "false",
         # At Spark's default level, a job logs several thousand lines, which Airflow would store.
         "spark.log.level": "WARN",
+        # PySpark asks the JVM seven things at each use of a column, to name the line of Python in an error of a query.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         # Cached rows are read once or twice. The search for their best encoding takes longer than it saves.
