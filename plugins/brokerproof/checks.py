@@ -203,6 +203,15 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
         raise InputError(
             f"no node of `{scenario.topology}` has {words}", field="targets", remedy="leave one of them out"
         )
+    if fault.when and fault.when.healthy:
+        earlier = next(one for one in scenario.faults if one.name == fault.when.healthy)
+        is_known = earlier.kind in FAULT_KINDS
+        if is_known and earlier.earliest_heal_s is None and not FAULT_KINDS[earlier.kind].helps:
+            raise InputError(
+                f"`{earlier.name}` is not healed before the load has ended",
+                field="when.healthy",
+                remedy=f"give `{earlier.name}` a `heal_after_s` or `heal_at_s`",
+            )
     if fault.when and fault.when.rereplicated:
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
             _check_able(system, ability, "when.rereplicated", remedy="leave it out, or wait with `at_s`")

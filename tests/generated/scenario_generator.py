@@ -268,12 +268,14 @@ class _Maker:
         if isinstance(FAULT_KINDS[kind], LinkFaultKind):
             fault["link"] = self._make_link_change(kind)
         ending = rng.random()
-        if ending < 0.5:
+        if ending < 0.1:
+            fault["heal_after_s"] = round(rng.uniform(0, self._impact_s - at_s), 1)
+        elif ending < 0.5:
             fault["heal_at_s"] = round(rng.uniform(min(at_s + 0.2, self._impact_s), self._impact_s), 1)
         elif ending < 0.7:
             fault["permanent"] = True
         if earlier and rng.random() < 0.2:
-            fault["when"] = self._make_condition(rng.choice([one["name"] for one in earlier]))
+            fault["when"] = self._make_condition(rng.choice(earlier))
         return fault
 
     def _make_targets(self, earlier: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -321,11 +323,13 @@ class _Maker:
             change["regions"] = rng.sample(self._list_regions(), 1)
         return change
 
-    def _make_condition(self, earlier: str) -> dict[str, Any]:
+    def _make_condition(self, earlier: dict[str, Any]) -> dict[str, Any]:
         within_s = round(self._impact_s / 2, 1)
         if Ability.REPAIR in self._abilities and self._rng.random() < 0.5:
-            return {"rereplicated": earlier, "within_s": within_s}
-        return {"unhealthy": earlier, "for_s": self._rng.choice([0.3, 1]), "within_s": within_s}
+            return {"rereplicated": earlier["name"], "within_s": within_s}
+        returns = {"heal_at_s", "heal_after_s"} & earlier.keys() and self._rng.random() < 0.5
+        condition = "healthy" if returns else "unhealthy"
+        return {condition: earlier["name"], "for_s": self._rng.choice([0.3, 1]), "within_s": within_s}
 
     def _make_workload(self, faults: Sequence[dict[str, Any]]) -> dict[str, Any]:
         rng = self._rng

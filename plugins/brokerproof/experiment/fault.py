@@ -84,21 +84,36 @@ class When(FrozenModel):
     unhealthy: str | None = Field(
         None, description="name of an earlier fault; none of its nodes passes its health check"
     )
-    for_s: float | None = Field(None, gt=0, description="with `unhealthy`: seconds without interruption")
-    within_s: float = Field(90, gt=0, description="longest wait; after it the run is `unknown`")
+    healthy: str | None = Field(
+        None, description="name of an earlier fault that is healed under load; all its nodes pass their health checks"
+    )
+    for_s: float | None = Field(None, gt=0, description="with `healthy` and `unhealthy`: seconds without interruption")
+    within_s: float = Field(
+        90, gt=0, description="longest wait; after it, or after the end of the load, the run is `unknown`"
+    )
 
     @model_validator(mode="after")
     def _check_condition(self) -> Self:
-        if (self.rereplicated is None) == (self.unhealthy is None):
-            raise InputError("has no condition, or two", remedy="give either `rereplicated` or `unhealthy`")
-        if (self.for_s is None) != (self.unhealthy is None):
-            raise InputError("`for_s` and `unhealthy` belong together", field="for_s", remedy="give both or neither")
+        if len(self._conditions) != 1:
+            problem = "has more than one condition" if self._conditions else "has no condition"
+            raise InputError(problem, remedy="give one of `rereplicated`, `unhealthy` and `healthy`")
+        if (self.for_s is None) != (self.rereplicated is not None):
+            raise InputError(
+                "belongs to `healthy` and `unhealthy`, and only to them",
+                field="for_s",
+                remedy="leave it out" if self.rereplicated else "add it, as in `for_s: 20`",
+            )
         return self
 
     @property
+    def _conditions(self) -> dict[str, str]:
+        names = {"rereplicated": self.rereplicated, "unhealthy": self.unhealthy, "healthy": self.healthy}
+        return {field: name for field, name in names.items() if name is not None}
+
+    @property
     def earlier_fault(self) -> tuple[str, str]:
-        """The condition's field, `unhealthy` or `rereplicated`, and its value, the name of the earlier fault."""
-        return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
+        """The condition's field, such as `healthy`, and its value, the name of the earlier fault."""
+        return next(iter(self._conditions.items()))
 
 
 class Fault(FrozenModel):
@@ -113,4 +128,15 @@ class Fault(FrozenModel):
     heal_at_s: float | None = Field(
         None, description="seconds after the impact phase began; by default it is healed when the load has ended"
     )
+    heal_after_s: float | None = Field(
+        None, ge=0, description="instead of `heal_at_s`: seconds after it took effect; 0 makes `stop` a restart"
+    )
     permanent: bool = Field(False, description="it is never healed, as with a datacenter that is destroyed")
+
+    @property
+    def earliest_heal_s(self) -> float | None:
+        """The earliest time of its healing, in seconds after the impact phase began; None if the load has ended then.
+
+        A fault with `heal_after_s` may be healed later, because it waits for a condition or for its effect.
+        """
+        return self.heal_at_s if self.heal_after_s is None else self.at_s + self.heal_after_s

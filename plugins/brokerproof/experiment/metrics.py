@@ -112,6 +112,11 @@ METRICS: Mapping[str, Metric] = {
         meaning="from the effect until other nodes owned every partition of the topic that the failed nodes had",
         demand="Another node owns the topic in the time that the scenario allows.",
     ),
+    "node_recovery_s": Metric(
+        unit="s",
+        meaning="from the beginning of the healing until all nodes of the fault passed their health checks",
+        demand="Healed nodes are healthy again in the time that the scenario allows.",
+    ),
     "first_ack_s": Metric(
         unit="s",
         meaning=(

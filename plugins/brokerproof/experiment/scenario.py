@@ -205,13 +205,24 @@ class Scenario(FrozenModel):
                     field=f"{at}.at_s",
                     remedy="inject earlier or lengthen phases.impact_s",
                 )
-            if fault.permanent and fault.heal_at_s is not None:
-                raise InputError("is permanent and heals", field=f"{at}.heal_at_s", remedy="drop one of the two")
+            heals = [field for field in ("heal_at_s", "heal_after_s") if getattr(fault, field) is not None]
+            if fault.permanent and heals:
+                raise InputError("is permanent and heals", field=f"{at}.{heals[0]}", remedy="drop one of the two")
+            if len(heals) > 1:
+                raise InputError(
+                    "is healed at two times", field=f"{at}.heal_after_s", remedy="drop this or `heal_at_s`"
+                )
             if fault.heal_at_s is not None and not fault.at_s < fault.heal_at_s <= self.phases.impact_s:
                 raise InputError(
                     f"heals at {fault.heal_at_s:g} s, not between its injection and the end of the impact phase",
                     field=f"{at}.heal_at_s",
                     remedy=f"choose a value over {fault.at_s:g} and up to {self.phases.impact_s:g}",
+                )
+            if fault.heal_after_s is not None and fault.at_s + fault.heal_after_s > self.phases.impact_s:
+                raise InputError(
+                    f"heals {fault.at_s + fault.heal_after_s:g} s into an impact phase of {self.phases.impact_s:g} s",
+                    field=f"{at}.heal_after_s",
+                    remedy=f"choose a value up to {self.phases.impact_s - fault.at_s:g}",
                 )
             if fault.when and fault.when.earlier_fault[1] not in earlier:
                 field, name = fault.when.earlier_fault

@@ -22,8 +22,10 @@ from brokerproof.systems.abilities import CountsMissingCopies, find_abilities
 log = logging.getLogger(__name__)
 
 _HEAL_TIMEOUT_S = 120.0
-# At the end, healed faults take turns to wait until their nodes are healthy. A turn lasts at most this many seconds.
-_TURN_S = 10.0
+# Seconds between two questions whether the nodes of a healed fault are healthy.
+_ASK_EVERY_S = 0.1
+# At the end, the healed faults are asked about in turns. One answer may take at most this many seconds.
+_ANSWER_S = 10.0
 
 
 class Healing:
@@ -48,19 +50,18 @@ class Healing:
         yield from self._stage.waits.do(lambda: kind.heal(around, targets))
 
     def _await_recovery(self, fault: Fault, *, timeout_s: float) -> Course[None]:
-        targets = self._injections.targets[fault.name]
-        kind, around = FAULT_KINDS[fault.kind], self._injections.make_surroundings(fault)
+        find = self._make_question(fault)
         evidence = yield from self._stage.waits.poll(
-            lambda: kind.find_recovery(
-                # Another fault may have been injected or healed meanwhile.
-                replace(around, kept_down=self._injections.list_kept_down(fault)),
-                targets,
-            ),
-            timeout_s=timeout_s,
-            what=self._name_recovery(fault),
-            every_s=0.1,
+            find, timeout_s=timeout_s, what=self._name_recovery(fault), every_s=_ASK_EVERY_S
         )
         self._injections.record(fault, FaultState.RECOVERED, evidence)
+
+    def _make_question(self, fault: Fault) -> Callable[[], str | None]:
+        """Return a function that finds evidence that the nodes of a healed fault are healthy; None until they are."""
+        targets = self._injections.targets[fault.name]
+        kind, around = FAULT_KINDS[fault.kind], self._injections.make_surroundings(fault)
+        # Another fault may be injected or healed between two questions.
+        return lambda: kind.find_recovery(replace(around, kept_down=self._injections.list_kept_down(fault)), targets)
 
     def _name_recovery(self, fault: Fault) -> str:
         return f"the nodes of {fault.name} to be healthy again: {', '.join(self._injections.targets[fault.name])}"
@@ -101,22 +102,41 @@ class Healing:
 
         Calls `note` with each fault whose nodes did not become healthy, and with the error. The faults take turns,
         because a fault's turn may restart its nodes that ended by themselves, and nodes of another fault may need them.
+        A turn is one question, so that the time of each recovery is exact.
         """
-        begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
+        clock, questions = self._stage.clock, {fault.name: self._make_question(fault) for fault in faults}
+        begun_s, waiting = clock.monotonic_s(), list(faults)
         while waiting:
-            passed_s = self._stage.clock.monotonic_s() - begun_s
-            is_last = passed_s + _TURN_S * len(waiting) >= _HEAL_TIMEOUT_S
+            is_last = clock.monotonic_s() - begun_s >= _HEAL_TIMEOUT_S
             for fault in list(waiting):
                 try:
-                    run_courses([self._await_recovery(fault, timeout_s=_TURN_S)], self._stage.clock)
+                    run_courses([self._try_recovery(fault, questions[fault.name])], clock)
                 except DeadlineError:
-                    if not is_last:
-                        continue
-                    waited_s = self._stage.clock.monotonic_s() - begun_s
-                    note(fault, DeadlineError(f"waited {waited_s:.0f} s for {self._name_recovery(fault)}"))
+                    # There was no answer in time. The nodes are asked again in the next turn.
+                    log.info("no answer from %s", self._name_recovery(fault))
                 except Exception as error:
                     note(fault, error)
-                waiting.remove(fault)
+                    waiting.remove(fault)
+                    continue
+                if self._injections.has_reached(fault.name, FaultState.RECOVERED):
+                    waiting.remove(fault)
+                elif is_last:
+                    waited_s = clock.monotonic_s() - begun_s
+                    note(fault, DeadlineError(f"waited {waited_s:.0f} s for {self._name_recovery(fault)}"))
+                    waiting.remove(fault)
+            if waiting:
+                clock.sleep(_ASK_EVERY_S)
+
+    def _try_recovery(self, fault: Fault, find: Callable[[], str | None]) -> Course[None]:
+        """Ask once whether the nodes of a healed fault are healthy, and record it if they are.
+
+        Raises DeadlineError if the answer takes longer than `_ANSWER_S` seconds.
+        """
+        (evidence,) = yield from self._stage.waits.poll(
+            lambda: (find(),), timeout_s=_ANSWER_S, what=self._name_recovery(fault), every_s=_ASK_EVERY_S
+        )
+        if evidence is not None:
+            self._injections.record(fault, FaultState.RECOVERED, evidence)
 
     def settle(self) -> list[Exception]:
         """Check that service managers and the network between regions still run, and wait until no copy is missing.

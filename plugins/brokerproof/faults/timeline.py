@@ -167,13 +167,15 @@ class Timeline:
         yield from self._targets.remember(fault)
         yield from waits.wait_until(self._find_moment(fault.at_s))
         if fault.when is not None:
-            yield from _await_condition(self._stage, self._injections, fault, fault.when)
+            yield from _await_condition(self._stage, self._injections, fault, fault.when, self._times)
             copies = self._copies.ask()
             yield from self._copies.await_answer(copies)
         targets = yield from self._targets.find(fault)
         self._copies.keep(fault, copies)
         heal_at = None if fault.heal_at_s is None else self._find_moment(fault.heal_at_s)
         yield from self._inject(fault, targets, heal_at)
+        if fault.heal_after_s is not None:
+            heal_at = self._stage.clock.now_us() + int(fault.heal_after_s * 1e6)
         if heal_at is not None:
             yield from waits.wait_until(heal_at)
             try:
@@ -189,7 +191,7 @@ class Timeline:
         healing of another fault. It is never after the fault's own time.
         """
         others = [one for one in self._faults if one is not fault]
-        events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
+        events = [at for one in others for at in (one.at_s, one.earliest_heal_s) if at is not None and at < fault.at_s]
         earliest = max([fault.at_s - LEAD_S, *(at + _ACT_S for at in events)])
         return self._find_moment(min(earliest, fault.at_s))
 
@@ -219,48 +221,56 @@ class Timeline:
         self._injections.record(fault, FaultState.EFFECTIVE, evidence)
 
 
-def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: When) -> Course[None]:
+def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: When, times: PhaseTimes) -> Course[None]:
     """Wait until the earlier fault that `when` names has taken effect, and then until the condition in `when` is true.
 
-    Raises DeadlineError if the two waits together take longer than `when.within_s` seconds.
+    If the condition is `healthy`, first wait until the earlier fault was healed and its nodes were healthy.
+
+    Raises DeadlineError if these waits together take longer than `when.within_s` seconds or end after the load.
     """
     condition, earlier = when.earlier_fault
     log.info("%s waits until %s is %s", fault.name, earlier, condition)
-    deadline = stage.clock.monotonic_s() + when.within_s
-    yield lambda: injections.has_reached(earlier, FaultState.EFFECTIVE) or stage.clock.monotonic_s() >= deadline
-    if not injections.has_reached(earlier, FaultState.EFFECTIVE):
-        raise DeadlineError(f"waited {when.within_s:.0f} s for {earlier} to take effect, before {fault.name}")
+    left_s = max(0.0, (times.ends_at - stage.clock.now_us()) / 1e6)
+    within_s, until = (left_s, " in all, until the load ends") if left_s < when.within_s else (when.within_s, " in all")
+    deadline = stage.clock.monotonic_s() + within_s
+    helps = FAULT_KINDS[next(one.kind for one in stage.run.scenario.faults if one.name == earlier)].helps
+    state = FaultState.RECOVERED if condition == "healthy" and not helps else FaultState.EFFECTIVE
+    yield lambda: injections.has_reached(earlier, state) or stage.clock.monotonic_s() >= deadline
+    if not injections.has_reached(earlier, state):
+        what = "take effect" if state is FaultState.EFFECTIVE else "be healed, with its nodes healthy"
+        raise DeadlineError(f"waited {within_s:.0f} s{until} for {earlier} to {what}, before {fault.name}")
     targets = injections.targets[earlier]
     if when.for_s is not None:
-        ask = _make_unhealthy_condition(stage, targets, when.for_s)
-        what, every_s = f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s", 0.25
+        ask = _make_lasting_condition(stage, targets, when.for_s, healthy=condition == "healthy")
+        result = "pass" if condition == "healthy" else "fail"
+        what, every_s = f"the nodes of {earlier} to {result} their health checks for {when.for_s:g} s", 0.25
     else:
         ask = lambda: _is_rereplicated(stage, targets)  # noqa: E731
         what, every_s = f"the data of {earlier} to be replicated again", 0.5
     yield from stage.waits.poll(
         ask,
         timeout_s=max(0, deadline - stage.clock.monotonic_s()),
-        what=f"{what}, before {fault.name}, which waits {when.within_s:g} s in all",
+        what=f"{what}, before {fault.name}, which waits {within_s:.3g} s{until}",
         every_s=every_s,
     )
 
 
-def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> Callable[[], bool]:
-    """Return a function that tests whether none of the nodes has been healthy in the last `for_s` seconds.
+def _make_lasting_condition(stage: Stage, nodes: list[str], for_s: float, *, healthy: bool) -> Callable[[], bool]:
+    """Return a function that tests whether all of the nodes, or none of them, were healthy in the last `for_s` seconds.
 
-    The time before the function was made does not count.
+    `healthy` decides between all and none. The time before the function was made does not count.
     """
     specs = [stage.specs[name] for name in nodes]
     since = stage.clock.monotonic_s()
 
-    def unhealthy() -> bool:
+    def lasts() -> bool:
         nonlocal since
         asked = stage.clock.monotonic_s()
-        if any(stage.provisioning.is_healthy(spec) for spec in specs):
+        if any(stage.provisioning.is_healthy(spec) is not healthy for spec in specs):
             since = stage.clock.monotonic_s()
         return asked - since >= for_s
 
-    return unhealthy
+    return lasts
 
 
 def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import Anomaly, Suite
@@ -38,8 +39,12 @@ class DescribedFault:
     def sentence(self) -> str:
         """The fault in words without its time, as in "eu was destroyed"."""
         kind = FAULT_KINDS.get(self.course.kind)
-        is_one = " and " not in self.whom and not self.whom[0].isdigit()
-        return f"{self.whom} {'was' if is_one else 'were'} {kind.done if kind else self.course.kind}"
+        return f"{self.whom} {'was' if self.is_one else 'were'} {kind.done if kind else self.course.kind}"
+
+    @property
+    def is_one(self) -> bool:
+        """Whether `whom` names one node, region or cluster."""
+        return " and " not in self.whom and not self.whom[0].isdigit()
 
 
 def describe_faults(run: Run) -> list[DescribedFault]:
@@ -99,7 +104,7 @@ def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) ->
     If something is not known, such as the pause in acks or whether order held, the story says so. Without a judgement,
     the story has the faults and says that the run was not judged.
     """
-    parts = [*_tell_faults(faults)]
+    parts = [*_tell_faults(faults), *_tell_overlap(faults)]
     if judgement is None:
         parts.append("the run was not judged, so what happened to its messages is not known")
     else:
@@ -131,6 +136,32 @@ def _tell_faults(faults: Sequence[DescribedFault]) -> Iterator[str]:
         )
     if not harmful:
         yield "nothing was broken"
+
+
+def _tell_overlap(faults: Sequence[DescribedFault]) -> Iterator[str]:
+    """Yield a phrase about the longest time in which the nodes of two faults were away at once, if there is any.
+
+    Only faults that were both healed count. The time lasts from the later effect to the earlier recovery.
+    """
+    away = [fault for fault in faults if _is_away(fault)]
+    overlaps: list[tuple[int, DescribedFault, DescribedFault]] = []
+    for one, other in combinations(away, 2):
+        first, second = sorted((one, other), key=lambda fault: fault.course.effective_at or 0)
+        start, ends = second.course.effective_at or 0, (first.course.recovered_at, second.course.recovered_at)
+        length_us = min(end for end in ends if end is not None) - start
+        if length_us > 0 and not set(first.course.targets) & set(second.course.targets):
+            overlaps.append((length_us, first, second))
+    if overlaps:
+        length_us, first, second = max(overlaps, key=lambda overlap: overlap[0])
+        were = "was" if first.is_one else "were"
+        without = "either" if first.is_one and second.is_one else "them"
+        yield f"{second.sentence} while {first.whom} {were} not back: {format_seconds(length_us / 1e6)} without {without}"
+
+
+def _is_away(fault: DescribedFault) -> bool:
+    """Whether the fault's nodes served no client from its effect until its recovery, and both times are known."""
+    kind, course = FAULT_KINDS.get(fault.course.kind), fault.course
+    return kind is not None and kind.silences and None not in (course.effective_at, course.recovered_at)
 
 
 def _tell_doubt(fault: DescribedFault) -> str:

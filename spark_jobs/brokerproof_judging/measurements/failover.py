@@ -1,4 +1,4 @@
-"""Measures failovers: when the system noticed a fault, and what a subscription missed or got twice when it moved.
+"""Measures failovers: when the system noticed a fault, when its nodes were healthy again, and what moved clients got.
 
 The system noticed a fault when it no longer listed failed nodes, and when another node owned the topic.
 """
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
-from brokerproof_judging.measurements.run_times import EffectiveFault
+from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
 from brokerproof_judging.measurements.samples import Samples, Series
 from brokerproof_judging.measurements.waiting import list_samples, read_absence, read_arrival
 
@@ -131,6 +131,25 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> E
         return read_arrival(samples, fault, max(times), "first sample with another owner")
     why = "owner was not a target" if owner_known else "the owner before the effect is not known"
     return Estimate(value=None, evidence=why)
+
+
+def measure_node_recovery(times: RunTimes, fault: EffectiveFault) -> Estimate:
+    """Return the time from the beginning of the fault's healing until all its targets passed their health checks.
+
+    The value is None if the fault was not healed, if a target was not healthy again, or if the targets went on serving.
+    It is None too if another fault kept a target down, because the fault's recovery then does not wait for this target.
+    """
+    if fault.leaves_nodes:
+        return Estimate(value=None, evidence="the fault leaves its nodes in service, so that none has to return")
+    if fault.healed_us is None:
+        return Estimate(value=None, evidence="the fault was not healed")
+    recovered = fault.recovered_us
+    if recovered is None:
+        return Estimate(value=None, evidence="its nodes were not healthy again")
+    kept = [node for node in fault.targets if any(span.holds(recovered) for span in times.down.get(node, ()))]
+    if kept:
+        return Estimate(value=None, evidence=f"another fault kept {kept[0]} down")
+    return Estimate(value=(recovered - fault.healed_us) / 1e6, evidence="every node passed its health check")
 
 
 def _may_be_owned_by_target(run: Run, topic: str, fault: EffectiveFault) -> bool:

@@ -17,7 +17,12 @@ from brokerproof.run.measurement import Measurement
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging.measurements.catching_up import measure_agreement, measure_backlog_drain, measure_rereplication
-from brokerproof_judging.measurements.failover import measure_detection, measure_failover, measure_reassignment
+from brokerproof_judging.measurements.failover import (
+    measure_detection,
+    measure_failover,
+    measure_node_recovery,
+    measure_reassignment,
+)
 from brokerproof_judging.measurements.interruption import ClientEvents, measure_interruption, read_client_events
 from brokerproof_judging.measurements.link import measure_link
 from brokerproof_judging.measurements.losses import measure_losses, measure_missing
@@ -86,6 +91,7 @@ def measure_faults(
         estimates: dict[str, Estimate] = {
             "detect_s": measure_detection(run, samples, fault),
             "reassign_s": measure_reassignment(run, samples, fault),
+            "node_recovery_s": measure_node_recovery(times, fault),
             **measure_interruption(run, times, events, fault),
             **losses[fault.name],
             "rereplicate_s": measure_rereplication(run, samples, fault),

@@ -47,8 +47,8 @@ class EffectiveFault:
     graceful stop interrupts them before it takes effect. `cut_off_by` names the fault that ends `span`, and
     `next_injected` the fault that ends `client_span`; None if the load's end does. `slowed` lasts from the effect to
     the healing, or to the load's end if the fault was not healed; None if the fault does not slow clients down. At
-    `recovered_us`, the targets were healthy again; None if they never were. `leaves_nodes` is true if the targets go on
-    serving.
+    `recovered_us`, the targets were healthy again; None if they never were. At `healed_us`, the healing began; None if
+    the fault was not healed. `leaves_nodes` is true if the targets go on serving.
     """
 
     name: str
@@ -56,6 +56,7 @@ class EffectiveFault:
     span: Span
     client_span: Span
     slowed: Span | None = None
+    healed_us: int | None = None
     recovered_us: int | None = None
     cut_off_by: str | None = None
     next_injected: str | None = None
@@ -155,6 +156,7 @@ def read_run_times(run: Run) -> RunTimes:
                     span=Span(start_us=at, end_us=end),
                     client_span=Span(start_us=injected, end_us=max(injected, next_injection)),
                     slowed=Span(start_us=at, end_us=course.healed_at or last) if kinds[name].slows else None,
+                    healed_us=course.healed_at,
                     recovered_us=course.recovered_at,
                     cut_off_by=effects.get(end),
                     next_injected=injections.get(next_injection),

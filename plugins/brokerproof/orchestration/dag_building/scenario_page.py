@@ -105,8 +105,9 @@ def _tabulate_timeline(scenario: Scenario) -> str:
         link = f" ({_list_fields(fault.link)})" if fault.link else ""
         action = f"`{fault.name}`: {fault.kind} {_list_fields(fault.targets)}{link}"
         rows.append((impact + fault.at_s, action + _describe_condition(fault)))
-        if fault.heal_at_s is not None:
-            rows.append((impact + fault.heal_at_s, f"`{fault.name}` is healed"))
+        if fault.earliest_heal_s is not None:
+            after = f" {fault.heal_after_s:g} s after its effect" if fault.heal_after_s is not None else ""
+            rows.append((impact + fault.earliest_heal_s, f"`{fault.name}` is healed{after}"))
     rows.append((phases.total_s, "the load ends; drain, read back, verify"))
     rows.sort(key=lambda row: row[0])
     return "\n".join(["| s | |", "|---:|---|", *(f"| {at:g} | {event} |" for at, event in rows)])
@@ -126,7 +127,8 @@ def _describe_condition(fault: Fault) -> str:
     if fault.when and fault.when.rereplicated:
         waits = f", once `{fault.when.rereplicated}` is re-replicated"
     elif fault.when:
-        waits = f", once no node of `{fault.when.unhealthy}` was healthy for {fault.when.for_s:g} s"
+        which, earlier = ("every", fault.when.healthy) if fault.when.healthy else ("no", fault.when.unhealthy)
+        waits = f", once {which} node of `{earlier}` was healthy for {fault.when.for_s:g} s"
     return waits + (", for good" if fault.permanent else "")
 
 
