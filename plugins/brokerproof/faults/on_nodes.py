@@ -36,7 +36,7 @@ class _NodeEndingKind(FaultKind):
 
 @register_fault
 class Stop(_NodeEndingKind):
-    """Ends nodes gracefully, as an operator would. A node that still runs after 30 s is killed."""
+    """Ends nodes gracefully, as an operator would, and by force after 30 s. With `heal_after_s: 0` it is a restart."""
 
     name, done = "stop", "stopped"
     grace_s = 30.0

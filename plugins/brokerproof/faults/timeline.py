@@ -256,9 +256,9 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
 
 
 def _make_lasting_condition(stage: Stage, nodes: list[str], for_s: float, *, healthy: bool) -> Callable[[], bool]:
-    """Return a function that tests whether all of the nodes, or none of them, were healthy in the last `for_s` seconds.
+    """Return a function that tests whether every node has been `healthy`, true or false, for the last `for_s` seconds.
 
-    `healthy` decides between all and none. The time before the function was made does not count.
+    The time before the function was made does not count.
     """
     specs = [stage.specs[name] for name in nodes]
     since = stage.clock.monotonic_s()

@@ -104,7 +104,7 @@ def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) ->
     If something is not known, such as the pause in acks or whether order held, the story says so. Without a judgement,
     the story has the faults and says that the run was not judged.
     """
-    parts = [*_tell_faults(faults), *_tell_overlap(faults)]
+    parts = [*_tell_faults(faults)]
     if judgement is None:
         parts.append("the run was not judged, so what happened to its messages is not known")
     else:
@@ -121,14 +121,21 @@ def _begins_with_name(faults: Sequence[DescribedFault]) -> bool:
 
 def _tell_faults(faults: Sequence[DescribedFault]) -> Iterator[str]:
     harmful = [fault for fault in faults if not fault.helps]
-    for fault in harmful[:_MOST_FAULTS]:
+    overlaps = _find_overlaps(harmful)
+    longest = max(overlaps.values(), key=lambda overlap: overlap.length_us, default=None)
+    for number, fault in enumerate(harmful):
         at = fault.course.effective_at
+        if number == _MOST_FAULTS:
+            yield f"{len(harmful) - _MOST_FAULTS} more faults followed"
+        overlap = overlaps.get(fault.course.fault)
+        if number >= _MOST_FAULTS and (overlap is None or overlap is not longest):
+            continue
         if at is None:
             yield f"the fault {fault.course.fault} had no effect that was seen"
         else:
-            yield f"{fault.sentence} at {format_time(at)}{_tell_doubt(fault)}"
+            while_ = overlap.phrase if overlap else ""
+            yield f"{fault.sentence} at {format_time(at)}{while_}{_tell_doubt(fault)}"
     if len(harmful) > _MOST_FAULTS:
-        yield f"{len(harmful) - _MOST_FAULTS} more faults followed"
         yield from (
             f"{fault.course.fault} was one of them{_tell_doubt(fault)}"
             for fault in harmful[_MOST_FAULTS:]
@@ -138,24 +145,41 @@ def _tell_faults(faults: Sequence[DescribedFault]) -> Iterator[str]:
         yield "nothing was broken"
 
 
-def _tell_overlap(faults: Sequence[DescribedFault]) -> Iterator[str]:
-    """Yield a phrase about the longest time in which the nodes of two faults were away at once, if there is any.
+@dataclass(frozen=True, kw_only=True)
+class _Overlap:
+    """A time in which the nodes of a fault were away, and those of an earlier fault too."""
 
-    Only faults that were both healed count. The time lasts from the later effect to the earlier recovery.
+    earlier: DescribedFault
+    later: DescribedFault
+    length_us: int
+
+    @property
+    def phrase(self) -> str:
+        were = "was" if self.earlier.is_one else "were"
+        without = "either" if self.earlier.is_one and self.later.is_one else "them"
+        return f" while {self.earlier.whom} {were} not back: {format_seconds(self.length_us / 1e6)} without {without}"
+
+
+def _find_overlaps(faults: Sequence[DescribedFault]) -> dict[str, _Overlap]:
+    """Return {later fault: its longest overlap with an earlier fault}, for faults of different nodes.
+
+    The time lasts from the later effect to the earlier recovery of the two. Both must be known.
     """
-    away = [fault for fault in faults if _is_away(fault)]
-    overlaps: list[tuple[int, DescribedFault, DescribedFault]] = []
-    for one, other in combinations(away, 2):
-        first, second = sorted((one, other), key=lambda fault: fault.course.effective_at or 0)
-        start, ends = second.course.effective_at or 0, (first.course.recovered_at, second.course.recovered_at)
-        length_us = min(end for end in ends if end is not None) - start
-        if length_us > 0 and not set(first.course.targets) & set(second.course.targets):
-            overlaps.append((length_us, first, second))
-    if overlaps:
-        length_us, first, second = max(overlaps, key=lambda overlap: overlap[0])
-        were = "was" if first.is_one else "were"
-        without = "either" if first.is_one and second.is_one else "them"
-        yield f"{second.sentence} while {first.whom} {were} not back: {format_seconds(length_us / 1e6)} without {without}"
+    found: dict[str, _Overlap] = {}
+    away = sorted(filter(_is_away, faults), key=lambda fault: fault.course.effective_at or 0)
+    for earlier, later in combinations(away, 2):
+        start_us, end_us = later.course.effective_at or 0, min(_recovery(earlier), _recovery(later))
+        if set(earlier.course.targets) & set(later.course.targets):
+            continue
+        overlap = _Overlap(earlier=earlier, later=later, length_us=end_us - start_us)
+        longest = found.get(later.course.fault)
+        if overlap.length_us > (longest.length_us if longest else 0):
+            found[later.course.fault] = overlap
+    return found
+
+
+def _recovery(fault: DescribedFault) -> int:
+    return fault.course.recovered_at or 0
 
 
 def _is_away(fault: DescribedFault) -> bool:

@@ -748,6 +748,60 @@ def test_one_node_that_answers_is_enough_for_a_monitor(tmp_path: Path) -> None:
     assert ("help", "injecting") not in states(run)
 
 
+def make_rolling_restart(**when: Any) -> list[dict[str, Any]]:
+    """Two brokers that are restarted, the second one once the first one is healthy again."""
+    return [
+        {"name": "first", "kind": "kill", "targets": {"nodes": ["broker-eu-1"]}, "heal_after_s": 3},
+        {
+            "name": "second",
+            "kind": "stop",
+            "targets": {"nodes": ["broker-eu-2"]},
+            "when": {"healthy": "first", **when},
+            "heal_after_s": 0,
+        },
+    ]
+
+
+def test_a_rolling_restart_waits_until_the_earlier_node_is_back_and_stays_healthy(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, make_rolling_restart(for_s=5), **LONG)
+    time = SimulatedClock()
+    make_slow(nodes, time, "broker-eu-1", healing_s=7)
+    execute(run, nodes, clock=time)
+    times = times_of(run)
+    assert times["first", "healing"] - times["first", "effective"] == pytest.approx(3, abs=0.1)
+    assert times["first", "recovered"] - times["first", "healing"] >= 7
+    assert times["second", "injecting"] - times["first", "recovered"] == pytest.approx(5, abs=0.6)
+    assert times["second", "healing"] - times["second", "effective"] == pytest.approx(0, abs=0.1)
+    assert left_by(run).undone
+
+
+def test_a_node_that_falls_ill_again_begins_the_healthy_time_anew(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, make_rolling_restart(for_s=5), **LONG)
+    time, is_healthy = SimulatedClock(), nodes.is_healthy
+    ill_from_s, ill_until_s = 6, 8
+
+    def fall_ill(spec: Any) -> bool:
+        phases = read_record(run, PhaseTimes)
+        assert phases is not None
+        since_s = (time.now_us() - phases.impact_at) / 1e6
+        return is_healthy(spec) and not (spec.name == "broker-eu-1" and ill_from_s <= since_s < ill_until_s)
+
+    nodes.is_healthy = fall_ill  # type: ignore[method-assign]
+    execute(run, nodes, clock=time)
+    assert times_of(run)["second", "injecting"] == pytest.approx(ill_until_s + 5, abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("within_s", "limit"), [(20, "waited 20 s in all for first"), (500, "in all, until the load ends for first")]
+)
+def test_a_node_that_does_not_come_back_lets_the_next_restart_fail(tmp_path: Path, within_s: float, limit: str) -> None:
+    run, nodes = make(tmp_path, make_rolling_restart(for_s=5, within_s=within_s), **LONG)
+    nodes.is_healthy = lambda spec: spec.name != "broker-eu-1"  # type: ignore[method-assign]
+    with pytest.raises(DeadlineError, match=limit):
+        execute(run, nodes, clock=SimulatedClock())
+    assert ("second", "injecting") not in states(run)
+
+
 def test_brokers_that_stand_by_are_nobody_to_ask_until_they_are_started(tmp_path: Path) -> None:
     when = {"unhealthy": "gone", "for_s": 0.1}
     run, nodes = make(

@@ -23,6 +23,19 @@ def fault(whom: str = "eu", kind: str = "destroy", *, name: str = "f", effective
     return DescribedFault(course=course, whom=whom)
 
 
+def away(whom: str, effective_s: float, recovered_s: float | None, kind: str = "stop") -> DescribedFault:
+    """A fault whose nodes were away between two times, in seconds after `AT`."""
+    course = FaultCourse(
+        fault=whom.replace("-", "_"),
+        kind=kind,
+        targets=tuple(whom.split(" and ")),
+        injected_at=AT,
+        effective_at=AT + int(effective_s * 1e6),
+        recovered_at=None if recovered_s is None else AT + int(recovered_s * 1e6),
+    )
+    return DescribedFault(course=course, whom=whom)
+
+
 def gap(value: float | None, fault: str = "f") -> Measurement:
     return make_measurement("r", "longest_ack_gap_s", value, subject=fault)
 
@@ -159,3 +172,35 @@ def replace_metric(metric: str, value: float | None) -> Measurement:
 def test_a_gap_of_one_of_two_faults_that_is_not_known_makes_the_longest_one_unknown() -> None:
     told = tell_story([fault(name="a"), fault(name="b")], judgement(gap(3, "a"), gap(None, "b")))
     assert "the longest time without an ack is not known" in told
+
+
+@pytest.mark.parametrize(
+    ("faults", "phrase"),
+    [
+        (
+            [away("broker-eu-1", 0, 34), away("broker-eu-2", 20, 60)],
+            "; broker-eu-2 was stopped at 00:31:27 while broker-eu-1 was not back: 14.0 s without either;",
+        ),
+        # The longest of several, and the shorter of the two times in which nodes were away.
+        (
+            [away("a", 0, 30), away("b", 20, 50), away("c and d", 21, 47)],
+            "; c and d were stopped at 00:31:28 while b was not back: 26.0 s without them;",
+        ),
+        # Of the faults that are only counted, the one with the longest overlap of all.
+        (
+            [away(name, at, at + 12) for at, name in zip((0, 20, 40, 60, 69, 80), "abcdef", strict=True)],
+            "; 3 more faults followed; e was stopped at 00:32:16 while d was not back: 3 s without either;",
+        ),
+        # One after the other, the same node again, a node that never returned, and a link that became slow.
+        ([away("broker-eu-1", 0, 20), away("broker-eu-2", 20, 40)], None),
+        ([away("broker-eu-1", 0, 30), away("broker-eu-1", 20, 40)], None),
+        ([away("broker-eu-1", 0, None), away("broker-eu-2", 20, 40)], None),
+        ([away("broker-eu-1", 0, 30), away("broker-eu-2", 20, 40, "delay")], None),
+    ],
+)
+def test_nodes_that_were_away_at_once_are_named_with_the_time(
+    faults: Sequence[DescribedFault], phrase: str | None
+) -> None:
+    story = tell_story(faults, judgement(gap(3.0)))
+    assert ("without" in story) == (phrase is not None)
+    assert (phrase or "") in story

@@ -1,4 +1,4 @@
-"""When a failure was noticed, and that there is none to notice where the nodes go on serving."""
+"""When a failure was noticed, and when failed nodes were healthy again; both need nodes that do not go on serving."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from brokerproof.run.directory import Run
-from brokerproof_judging.measurements.failover import measure_detection
-from brokerproof_judging.measurements.run_times import EffectiveFault, Span
+from brokerproof_judging.measurements.failover import measure_detection, measure_node_recovery
+from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
 from builders import make_run
 
@@ -31,9 +31,17 @@ def sample(run: Run, last_alive_s: int) -> Samples:
     return Samples(series={(f"cluster:{cluster}", "alive:bookie"): values})
 
 
-def make_fault(*, leaves_nodes: bool) -> EffectiveFault:
+def make_fault(*, leaves_nodes: bool = False, healed_s: int | None = None, back_s: int | None = None) -> EffectiveFault:
     span = Span(start_us=0, end_us=60 * SECOND)
-    return EffectiveFault(name="f", targets=(BOOKIE,), span=span, client_span=span, leaves_nodes=leaves_nodes)
+    return EffectiveFault(
+        name="f",
+        targets=(BOOKIE,),
+        span=span,
+        client_span=span,
+        healed_us=None if healed_s is None else healed_s * SECOND,
+        recovered_us=None if back_s is None else back_s * SECOND,
+        leaves_nodes=leaves_nodes,
+    )
 
 
 @pytest.mark.parametrize("leaves_nodes", [False, True])
@@ -52,3 +60,22 @@ def test_where_the_nodes_go_on_serving_there_is_nothing_to_notice(run: Run) -> N
         None,
         "the fault leaves its nodes in service, so that there is none to miss",
     )
+
+
+@pytest.mark.parametrize(
+    ("fault", "others_down", "value", "why"),
+    [
+        (make_fault(healed_s=20, back_s=34), [], 14, "passed its health check"),
+        (make_fault(healed_s=20, back_s=34), [(10, 34)], 14, "passed its health check"),
+        (make_fault(healed_s=20, back_s=34), [(30, 50)], None, f"another fault kept {BOOKIE} down"),
+        (make_fault(healed_s=20), [], None, "were not healthy again"),
+        (make_fault(), [], None, "was not healed"),
+        (make_fault(healed_s=20, back_s=34, leaves_nodes=True), [], None, "leaves its nodes in service"),
+    ],
+)
+def test_the_time_until_healed_nodes_are_healthy(
+    fault: EffectiveFault, others_down: list[tuple[int, int]], value: float | None, why: str
+) -> None:
+    down = {BOOKIE: [Span(start_us=start * SECOND, end_us=end * SECOND) for start, end in others_down]}
+    found = measure_node_recovery(RunTimes(down=down), fault)
+    assert (found.value, why in found.evidence) == (value, True)

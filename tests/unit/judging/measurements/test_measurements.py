@@ -129,6 +129,8 @@ def unmeasured(spark, tmp_path_factory):
     [
         ("detect_s", "kill", 8.0),
         ("reassign_s", "kill", 9.0),
+        # Nothing healed it.
+        ("node_recovery_s", "kill", None),
         # From the injection at 19.9 s. The first message that is late was due at 20 s.
         ("first_ack_s", "kill", 12.605),
         ("rto_s", "kill", 12.605),
