@@ -9,18 +9,16 @@ from rich.console import Console
 
 from brokerproof.checks import check_suites
 from brokerproof.commands.output import ExitStatus, derive_exit_status, make_absolute, open_run, print_error, print_json
-from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.errors import InputError
 from brokerproof.reports.exports import write_exports, write_run_file
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_view import print_message_life
 from brokerproof.reports.outcome_view import print_outcome
 from brokerproof.results.history import open_recorded_history
-from brokerproof.results.recording import record_outcome
-from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.results.recording import judge_again
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import find_judgement
 from brokerproof.run.records import TablesDeletion, read_record
-from brokerproof.run.step_record import record_step
 from brokerproof.settings import Settings
 from brokerproof.spark.job_configuration import list_verify_options
 from brokerproof.spark.submission import submit_locally
@@ -29,7 +27,8 @@ from brokerproof.spark.submission import submit_locally
 def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
     """Judge the stored tables of a run again with the Spark job `verify` on this machine, and print the outcome.
 
-    The report is written again. The outcome is recorded in the history only if the run was not judged before.
+    The outcome replaces the earlier one in the run's directory and in the history, and the report is written again. If
+    judging fails, a run that was judged before keeps its judgement and its outcome, and the exit status is UNKNOWN.
     """
     directory = Path(options.run_directory).resolve()
     # This check comes first, because judging without tables would replace the run's judgement by `unknown`.
@@ -38,26 +37,22 @@ def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
         raise InputError(deletion, file=str(directory), remedy=remedy)
     check_suites(settings.expectations)
     run = Run(str(directory))
-    # A record that says why judging failed is no judgement.
-    was_judged = find_judgement(run)[0] is not None
     console = Console(stderr=True)
     log: list[str] = []
-    try:
-        with console.status("judging"), record_step(run, "verify"):
-            submit_locally(
-                settings, "verify", [run.directory, *list_verify_options(settings.expectations)], log=log.append
-            )
-    except BrokerproofError as error:
+    arguments = [run.directory, *list_verify_options(settings.expectations)]
+    with console.status("judging"):
+        outcome, failure = judge_again(run, lambda: submit_locally(settings, "verify", arguments, log=log.append))
+    if failure is not None:
         file = directory / "logs" / "verify-again.log"
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(log), encoding="utf-8")
-        print_error(f"{error}; its output is in {file}")
-    outcome = compose_outcome(run) if was_judged else record_outcome(run)
+        kept = ". The run keeps the verdict that it had" if find_judgement(run)[0] is not None else ""
+        print_error(f"{failure}; its output is in {file}{kept}")
     write_run_file(run)
     print_outcome(outcome, {}, console if options.json else Console())
     if options.json:
         print_json(outcome.model_dump(mode="json"))
-    return derive_exit_status(outcome)
+    return ExitStatus.UNKNOWN if failure is not None else derive_exit_status(outcome)
 
 
 def _find_deletion(directory: Path) -> str | None:

@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 
 # The part of a run that is deleted: its tables of messages or its directory.
 DeletedPart = Literal["tables", "run"]
+# The largest number of later runs that are compared with a run: the longest window of a rule.
+_MOST_COMPARED = 500
 # What is loaded with a run, and the columns of a `RunPlace`.
 _MEASUREMENTS, _ANOMALY_COUNTS = selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts)
 _CHECKS, _ANOMALY_SAMPLES = selectinload(RecordedRun.checks), selectinload(RecordedRun.anomaly_samples)
@@ -146,11 +148,13 @@ class History:
     def record(self, run: Run) -> RecordedRun:
         """Write the results of a run, in place of its earlier results, and return them.
 
-        Evidence other than run.json that is missing or damaged is left out. Raises RunError or InputError if run.json
-        cannot be used, and HistoryError if the history cannot be written.
+        If the run was judged again, the regressions of the runs after it are found anew. Evidence other than run.json
+        that is missing or damaged is left out. Raises RunError or InputError if run.json cannot be used, and
+        HistoryError if the history cannot be written.
         """
         row = make_history_rows(run, self._samples)
-        if row.tables_deleted_at is not None and (before := self.find_run(row.run_id)) is not None:
+        before = self.find_run(row.run_id)
+        if row.tables_deleted_at is not None and before is not None:
             # After the tables were deleted, only the history still has the samples of anomalies.
             row.anomaly_samples = [
                 AnomalySample(**{name: getattr(sample, name) for name in ANOMALY_COLUMNS})
@@ -162,7 +166,25 @@ class History:
             # begins with the deletion, which also deletes the child rows through their foreign keys.
             session.execute(delete(RecordedRun).where(RecordedRun.run_id == row.run_id))
             session.add(row)
+        if before is not None:
+            self._mark_later_runs(row)
         return row
+
+    def _mark_later_runs(self, run: RecordedRun) -> None:
+        """Find the regressions of later runs anew, because they were compared with earlier results of this run."""
+        chosen = (
+            select(RecordedRun)
+            .where(RecordedRun.scenario == run.scenario, RecordedRun.comparable == run.comparable)
+            .where(RecordedRun.started_at > run.started_at)
+            .options(_MEASUREMENTS)
+            .order_by(RecordedRun.started_at)
+            .limit(_MOST_COMPARED)
+        )
+        with self._begin_reading() as session:
+            marks = {later.id: self._find_marks(later) for later in session.scalars(chosen).all()}
+        with self._begin_writing() as session:
+            for key, found in marks.items():
+                session.execute(update(RecordedRun).where(RecordedRun.id == key).values(marks=found))
 
     def _find_marks(self, run: RecordedRun) -> list[dict[str, Any]] | None:
         """Return confirmed and suspected regressions of a run for its column `marks`; None if it cannot be compared."""

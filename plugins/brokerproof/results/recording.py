@@ -1,17 +1,20 @@
-"""Writes the outcome of a run to the history and to the run's directory."""
+"""Writes the outcome of a run to the history and to the run's directory, also if the run is judged again."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from brokerproof.errors import BrokerproofError
+from brokerproof import clock
+from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.results.history import open_history
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.outcome import Outcome
-from brokerproof.run.records import read_record, write_record
+from brokerproof.run.judgement import find_judgement, write_judgement
+from brokerproof.run.outcome import FirstOutcome, Outcome
+from brokerproof.run.records import RecordModel, StepProblem, read_record, remove_record, write_record
+from brokerproof.run.step_record import record_step
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,41 @@ def record_outcome(run: Run) -> Outcome:
     finally:
         write_record(run, outcome)
     return outcome
+
+
+def judge_again(run: Run, judge: Callable[[], object]) -> tuple[Outcome, BrokerproofError | None]:
+    """Judge a run by calling `judge`, record its outcome in place of the earlier one, and return the outcome.
+
+    The record `FirstOutcome` keeps the verdict of the run's first outcome. If `judge` raises a BrokerproofError, it is
+    returned too, and a run that was judged before keeps its judgement and outcome: the reason may be outside the run,
+    such as too little memory. Raises the errors of `record_outcome`.
+    """
+    judged, had_problem = find_judgement(run)[0], _find(run, StepProblem, "verify") is not None
+    first, failure = _find(run, Outcome), None
+    try:
+        with record_step(run, "verify"):
+            judge()
+    except BrokerproofError as error:
+        failure = error
+        if judged is not None:
+            write_judgement(run, judged)
+            if not had_problem:
+                remove_record(run, StepProblem, "verify")
+            return compose_outcome(run), failure
+    if first is not None and judged is not None:
+        kept = _find(run, FirstOutcome)
+        verdict, why = (kept.verdict, kept.why) if kept else (first.verdict, first.why)
+        write_record(run, FirstOutcome(verdict=verdict, why=why, judged_again_at=clock.now_us()))
+    return record_outcome(run), failure
+
+
+def _find(run: Run, record: type[RecordModel], key: str | None = None) -> RecordModel | None:
+    """Return a record of a run; None if there is none, or if it is damaged."""
+    try:
+        return read_record(run, record, key)
+    except RunError as error:
+        log.warning("%s", error)
+        return None
 
 
 def record_unrecorded_runs(runs: Path) -> Iterator[Outcome]:

@@ -7,7 +7,7 @@ reason. So a missing record cannot make a run count as expected (`met`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from brokerproof.errors import BrokerproofError, RunError
@@ -22,7 +22,8 @@ from brokerproof.run.directory import RUN_REPORT, Run
 from brokerproof.run.judgement import TOTALS, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.observations import SampledMetric, Source, split_name
-from brokerproof.run.outcome import LatenciesByTime, NodeRestarts, Outcome
+from brokerproof.run.outcome import FirstOutcome, LatenciesByTime, NodeRestarts, Outcome
+from brokerproof.run.records import read_record
 from brokerproof.run.step_record import list_step_problems
 from brokerproof.run.table_rows import iterate_rows
 
@@ -52,7 +53,7 @@ def compose_outcome(run: Run) -> Outcome:
         met=not shortfalls,
         why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, further),
         story=_tell(run, judgement),
-        notes=judgement.notes if judgement else (),
+        notes=(*_list_earlier(run), *(judgement.notes if judgement else ())),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
         not_applicable=judgement.inapplicable if judgement else {},
         counts=_list_counts(judgement),
@@ -66,6 +67,17 @@ def compose_outcome(run: Run) -> Outcome:
         # The address in run.json or, if it has none, the page in the run's directory.
         report=run.facts.report or run.path(RUN_REPORT),
     )
+
+
+def _list_earlier(run: Run) -> Iterator[str]:
+    """Yield a sentence with the run's first verdict, if the run was judged again."""
+    try:
+        first = read_record(run, FirstOutcome)
+    except RunError as error:
+        yield f"The first verdict of this run is not known: {error}"
+    else:
+        if first is not None:
+            yield first.sentence
 
 
 def _list_contradictions(judgement: Judgement) -> list[str]:

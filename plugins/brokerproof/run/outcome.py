@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from brokerproof import clock
 from brokerproof.experiment.scenario import ExpectedOutcome
 from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import Verdict
@@ -58,6 +59,19 @@ def make_unknown_outcome(run_id: str, scenario: str, run_dir: object, why: str) 
     return BriefOutcome(
         run_id=run_id, scenario=scenario, verdict=Verdict.UNKNOWN, met=False, why=why, run_dir=str(run_dir)
     )
+
+
+class FirstOutcome(Record):
+    """The verdict of the first outcome of a run that was judged again, and the reason for this verdict."""
+
+    verdict: Verdict
+    why: str
+    judged_again_at: Moment
+
+    @property
+    def sentence(self) -> str:
+        day = f"{clock.to_utc(self.judged_again_at):%Y-%m-%d %H:%M} UTC"
+        return f"This run was judged again, the last time on {day}. Its first verdict was {self.verdict}: {self.why}"
 
 
 class Outcome(BriefOutcome, Record):
