@@ -111,7 +111,7 @@ e2e: setup ## tests on a real Airflow, those in a real browser among them where 
 browser: setup ## only the tests in a real browser; says so and does nothing where there is none
 	$(PYTEST) tests/e2e/browser
 
-flagship: setup ## as users do it: a datacenter destroyed, the tutorial, two schedulers on PostgreSQL; 12 minutes
+flagship: setup ## as users do it: a datacenter destroyed, and two schedulers on PostgreSQL; 9 minutes
 	$(PYTEST) tests/flagship
 
 matrix: setup ## run three scenarios on processes and on containers, and compare what they came to
