@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# The page names a file right before its content.
-_FILE = re.compile(r"`([\w/.]+)`:\s*\Z")
+# The page names a file in the sentence before its content.
+_FILE = re.compile(r"`([\w/]+\.\w+)`[^`]*:\s*\Z")
 # Stands for any text, also for none.
 _ANYTHING = "…"
 
