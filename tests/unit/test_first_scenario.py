@@ -41,7 +41,7 @@ def test_its_mistakes_are_refused(tmp_path: Path) -> None:
 
 
 def test_its_commands_exist() -> None:
-    commands = [step.command for step in STEPS if isinstance(step, TypedCommand)]
+    commands = [re.sub(r"\$\(.*?\)", "RUN", step.command) for step in STEPS if isinstance(step, TypedCommand)]
     typed = [re.search(r"bin/brokerproof ([^;|]*)", command) for command in commands]
     names = [build_parser().parse_args(found[1].partition(" 2>")[0].split()).command for found in typed if found]
     assert names == ["scenarios", "scenarios", "run", "history", "explain", "verify", "history"]
