@@ -208,6 +208,13 @@ def test_a_step_that_only_repeats_the_problem_of_another_is_left_out(tmp_path: P
     assert examine_instrument(run, AGREE).problems == ["step load failed: p0: no slots"]
 
 
+def test_a_step_that_gave_no_reason_hides_no_other_step(tmp_path: Path) -> None:
+    run = make_sealed(tmp_path)
+    write_record(run, StepProblem(step="break_it", problem="p0: no slots"))
+    write_record(run, StepProblem(step="load", problem=""))
+    assert examine_instrument(run, AGREE).problems == ["step break_it failed: p0: no slots", "step load failed: "]
+
+
 @pytest.mark.parametrize("step", ["verify", "release"])
 def test_a_step_after_the_evidence_takes_nothing_from_it(tmp_path: Path, step: str) -> None:
     run = make_sealed(tmp_path)
