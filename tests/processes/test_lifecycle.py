@@ -177,6 +177,36 @@ def test_down_finds_what_no_record_names(tmp_path: Path) -> None:
     assert processes(tmp_path) == []
 
 
+def test_down_frees_the_other_runs_if_a_process_survives(
+    tmp_path: Path, begin: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "3")
+    for name in ("a", "b", "c"):
+        begin(name)
+        start_node(tmp_path / name)
+    survivor = find_recorded_process(tmp_path / "b" / "nodes" / "n1" / "pid.json")
+    assert survivor is not None
+
+    def kill_others(process: psutil.Process, number: signal.Signals) -> None:
+        if process.pid != survivor.pid:
+            process.send_signal(number)
+
+    left: list[Path | None] = []
+    monkeypatch.setattr("brokerproof.lifecycle.remove_left_elsewhere", lambda below: left.append(below) or [])
+    monkeypatch.setattr("brokerproof.machine.processes._END_TIMEOUT_S", 0.5)
+    with monkeypatch.context() as kernel:
+        kernel.setattr("brokerproof.machine.processes.send_signal", kill_others)
+        with pytest.raises(MachineError, match=rf"processes \[{survivor.pid}\] did not end after SIGKILL"):
+            lifecycle.down(tmp_path)
+    assert processes(tmp_path) == ["n1"]
+    # The run with the survivor keeps its slot, so that no other run takes its addresses.
+    assert slots.list_assigned_runs() == [str(tmp_path / "b")]
+    assert [(tmp_path / name / "nodes" / "n1" / "data").exists() for name in ("a", "b", "c")] == [False, True, False]
+    assert left == [tmp_path]
+    assert lifecycle.down(tmp_path) == ["n1"]
+    assert slots.list_assigned_runs() == []
+
+
 # Long enough for a supervisor that would start a node again.
 QUIET_S = 1.0
 
