@@ -165,7 +165,8 @@ def provision(run: Run) -> None:
     except BaseException:
         runtime.release()
         raise
-    log.info("%d nodes are healthy after %.1f s", len(specs), time.monotonic() - started)
+    count = sum(not node.standby for node in run.topology.nodes.values())
+    log.info("%d nodes are healthy after %.1f s", count, time.monotonic() - started)
 
 
 def configure(run: Run) -> None:
@@ -178,12 +179,13 @@ def configure(run: Run) -> None:
     provisioning, administration = make_provisioning(run), make_administration(run)
     status.show(phase="configure")
     restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
-    specs = provisioning.specs()
-    log.info("restarting %s", ", ".join(restart))
-    # No message is published yet, so killing a node, which is the fastest way to end it, loses no data.
-    with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
-        list(pool.map(runtime.kill, restart))
-    _start(provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
+    if restart:
+        specs = provisioning.specs()
+        log.info("restarting %s", ", ".join(restart))
+        # No message is published yet, so killing a node, which is the fastest way to end it, loses no data.
+        with ThreadPoolExecutor(max_workers=len(restart)) as pool:
+            list(pool.map(runtime.kill, restart))
+        _start(provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
     administration.check_configuration()
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=tuple(restart)))
 

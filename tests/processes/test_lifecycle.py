@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -156,6 +157,29 @@ def test_a_run_that_cannot_begin_leaves_the_slot_to_the_next(tmp_path: Path, beg
         begin("run")
     assert not slots.are_all_held()
     begin("next")
+
+
+def test_the_log_names_only_nodes_that_were_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scenario, topology = load_shipped("sync_datacenter_loss_cold")
+    run = lifecycle.reserve(scenario, topology, directory=str(tmp_path / "run"), run_id="r")
+    specs = {
+        name: NodeSpec(name=name, role=node.role, region=node.region, address="127.0.0.1", command=())
+        for name, node in topology.nodes.items()
+    }
+    provisioning = MagicMock(**{"specs.return_value": specs, "start_order.return_value": [list(specs)]})
+    administration = MagicMock(**{"configure.return_value": ["broker-us-1"]})
+    for name, double in (("provisioning", provisioning), ("administration", administration), ("runtime", MagicMock())):
+        monkeypatch.setattr(f"brokerproof.lifecycle.make_{name}", lambda _, double=double: double)
+    with caplog.at_level("INFO", logger="brokerproof.lifecycle"):
+        lifecycle.provision(run)
+        # The only node that a policy would restart is on standby.
+        lifecycle.configure(run)
+    on_standby = sum(node.standby for node in topology.nodes.values())
+    (sentence,) = caplog.messages
+    assert sentence.startswith(f"{len(specs) - on_standby} nodes are healthy after ")
+    assert on_standby > 0
 
 
 def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, begin: Callable[..., Run]) -> None:
