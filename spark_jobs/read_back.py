@@ -194,7 +194,8 @@ def _list_running(run: Run) -> list[str]:
     Raises RunError if a permanent fault freezes nodes, or interrupts or slows the traffic of a link.
     """
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in run.scenario.faults}
-    permanent = {fault.name for fault in run.scenario.faults if fault.permanent}
+    # A fault that starts nodes stays in force without harm.
+    permanent = {fault.name for fault in run.scenario.faults if fault.permanent and not kinds[fault.name].helps}
     may_hinder = (each for each in permanent if kinds[each].slows or not kinds[each].leaves_nodes)
     if lasting := sorted(name for name in may_hinder if not kinds[name].ends_nodes):
         raise RunError(f"{', '.join(lasting)} is in force for good")

@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="brokerproof",
-        description="Breaks a real messaging cluster on purpose and proves, message by message, what it kept.",
+        description="Breaks a real messaging cluster on purpose, and proves what was lost, repeated or reordered.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

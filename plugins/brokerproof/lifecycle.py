@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,8 @@ def provision(run: Run) -> None:
     except BaseException:
         runtime.release()
         raise
-    log.info("%d nodes are healthy after %.1f s", len(specs), time.monotonic() - started)
+    count = sum(not node.standby for node in run.topology.nodes.values())
+    log.info("%d nodes are healthy after %.1f s", count, time.monotonic() - started)
 
 
 def configure(run: Run) -> None:
@@ -177,12 +179,13 @@ def configure(run: Run) -> None:
     provisioning, administration = make_provisioning(run), make_administration(run)
     status.show(phase="configure")
     restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
-    specs = provisioning.specs()
-    log.info("restarting %s", ", ".join(restart))
-    # No message is published yet, so killing a node, which is the fastest way to end it, loses no data.
-    with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
-        list(pool.map(runtime.kill, restart))
-    _start(provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
+    if restart:
+        specs = provisioning.specs()
+        log.info("restarting %s", ", ".join(restart))
+        # No message is published yet, so killing a node, which is the fastest way to end it, loses no data.
+        with ThreadPoolExecutor(max_workers=len(restart)) as pool:
+            list(pool.map(runtime.kill, restart))
+        _start(provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
     administration.check_configuration()
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=tuple(restart)))
 
@@ -244,29 +247,38 @@ def down(below: Path | None = None) -> list[str]:
     """End every process of every run of this user on this machine, and free the address ranges (slots) of these runs.
 
     Return the names of the ended processes and nodes. With `below`, only runs whose directories are below this path are
-    ended. If a run cannot be released, all other runs are released first, and then the error is raised. Raises
-    MachineError at once if a process survives SIGKILL.
+    ended. If something cannot be ended, such as a process that survives SIGKILL, the rest is ended first, and then the
+    first error is raised.
     """
-    ended = _end_marked_processes(below)
+    ended: list[str] = []
     problems: list[BrokerproofError] = []
+
+    def attempt(end: Callable[[], list[str]]) -> bool:
+        try:
+            ended.extend(end())
+        except BrokerproofError as error:
+            problems.append(error)
+            return False
+        return True
+
+    # Service managers end first, because they would restart nodes.
+    attempt(lambda: end_processes(find_supervisors(below)))
+    attempt(lambda: end_processes(find_marked_processes(below)))
     for directory in slots.list_assigned_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
         # A slot that is still held belongs to a run that is just starting, so it is left alone.
         if (slot := slots.take_from_run(directory, timeout_s=0)) is not None:
             with slot:
-                try:
-                    # A process that is just starting has no visible mark yet. `end_run` finds it by its record.
-                    ended += end_run(directory)
-                except BrokerproofError as error:
-                    # The other runs must still be ended. This slot keeps its record, so that its run is ended later.
-                    problems.append(error)
-                else:
+                # A process that is just starting has no visible mark yet. `end_run` finds it by its record. If the run
+                # cannot be ended, its slot keeps its record, so that the run is ended later.
+                if attempt(partial(end_run, directory)):
                     slot.clear()
+    # This also finds nodes of runs whose directories are gone.
+    attempt(lambda: remove_left_elsewhere(below))
     if problems:
         raise problems[0]
-    # This also finds nodes of runs whose directories are gone.
-    return ended + remove_left_elsewhere(below)
+    return ended
 
 
 def end_run(directory: str) -> list[str]:
@@ -275,21 +287,14 @@ def end_run(directory: str) -> list[str]:
     Return the names of the ended processes and nodes. This works even if the run's monitor was killed.
     """
     here = Path(directory).absolute()
-    ended = _end_marked_processes(here)
+    # Service managers end first, because they would restart nodes.
+    ended = end_processes(find_supervisors(here)) + end_processes(find_marked_processes(here))
     # All runtimes are tried, because the directory of a run that died early does not name its runtime.
     for runtime in make_all_runtimes(here / "nodes"):
         ended += runtime.release()
         runtime.forget()
     remove_abandoned_files(here)
     return ended
-
-
-def _end_marked_processes(below: Path | None) -> list[str]:
-    """End the processes of all runs, or of the runs below the directory `below`, and return the names of the processes.
-
-    Service managers end first, because they would restart nodes.
-    """
-    return end_processes(find_supervisors(below)) + end_processes(find_marked_processes(below))
 
 
 def _start(healthy: Callable[[NodeSpec], bool], runtime: Runtime, specs: list[NodeSpec], status: LiveStatus) -> None:

@@ -210,11 +210,14 @@ class Settings(BaseModel):
         return _parse_systems(value) if isinstance(value, str) else value
 
     def to_environment(self) -> dict[str, str]:
-        """Return environment variables that give a process the same settings, in any working directory."""
+        """Return environment variables that give a process the same settings, in any working directory.
+
+        The variable of a setting without a value is empty, so that the process does not inherit another value.
+        """
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
         values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
-        return {variable(name): str(value) for name, value in values.items() if value not in (None, "")}
+        return {variable(name): "" if value is None else str(value) for name, value in values.items()}
 
     def python_path(self, given: str | None) -> str:
         """Return a PYTHONPATH for another process: the project's directories, then `given`, the user's own PYTHONPATH.
@@ -315,13 +318,8 @@ def _make_absolute(path: Path) -> Path:
 
 
 def _list_entries(directories: Directories) -> str:
-    """Return the value of the environment variable that lists `directories`.
-
-    It is never empty, because `to_environment` leaves out empty variables, and a new process would inherit the old
-    value.
-    """
-    entries = ("" if path == directories.shipped else str(path) for path in directories.paths)
-    return os.pathsep.join(entries) or os.pathsep
+    """Return the value of the environment variable that lists `directories`; empty for the shipped directory alone."""
+    return os.pathsep.join("" if path == directories.shipped else str(path) for path in directories.paths)
 
 
 @lru_cache

@@ -82,7 +82,7 @@ def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
     return [
         sentence
         for sentence, problem in problems.items()
-        if not any(other in problem and other != problem for other in problems.values())
+        if not any(other and other in problem and other != problem for other in problems.values())
     ]
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -158,6 +159,29 @@ def test_a_run_that_cannot_begin_leaves_the_slot_to_the_next(tmp_path: Path, beg
     begin("next")
 
 
+def test_the_log_names_only_nodes_that_were_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scenario, topology = load_shipped("sync_datacenter_loss_cold")
+    run = lifecycle.reserve(scenario, topology, directory=str(tmp_path / "run"), run_id="r")
+    specs = {
+        name: NodeSpec(name=name, role=node.role, region=node.region, address="127.0.0.1", command=())
+        for name, node in topology.nodes.items()
+    }
+    provisioning = MagicMock(**{"specs.return_value": specs, "start_order.return_value": [list(specs)]})
+    administration = MagicMock(**{"configure.return_value": ["broker-us-1"]})
+    for name, double in (("provisioning", provisioning), ("administration", administration), ("runtime", MagicMock())):
+        monkeypatch.setattr(f"brokerproof.lifecycle.make_{name}", lambda _, double=double: double)
+    with caplog.at_level("INFO", logger="brokerproof.lifecycle"):
+        lifecycle.provision(run)
+        # The only node that a policy would restart is on standby.
+        lifecycle.configure(run)
+    on_standby = sum(node.standby for node in topology.nodes.values())
+    (sentence,) = caplog.messages
+    assert sentence.startswith(f"{len(specs) - on_standby} nodes are healthy after ")
+    assert on_standby > 0
+
+
 def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, begin: Callable[..., Run]) -> None:
     begin("run")
     start_node(tmp_path / "run")
@@ -175,6 +199,36 @@ def test_down_finds_what_no_record_names(tmp_path: Path) -> None:
     (tmp_path / "run" / "nodes" / "n1" / "pid.json").unlink()
     assert lifecycle.down(tmp_path) == ["n1"]
     assert processes(tmp_path) == []
+
+
+def test_down_frees_the_other_runs_if_a_process_survives(
+    tmp_path: Path, begin: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "3")
+    for name in ("a", "b", "c"):
+        begin(name)
+        start_node(tmp_path / name)
+    survivor = find_recorded_process(tmp_path / "b" / "nodes" / "n1" / "pid.json")
+    assert survivor is not None
+
+    def kill_others(process: psutil.Process, number: signal.Signals) -> None:
+        if process.pid != survivor.pid:
+            process.send_signal(number)
+
+    left: list[Path | None] = []
+    monkeypatch.setattr("brokerproof.lifecycle.remove_left_elsewhere", lambda below: left.append(below) or [])
+    monkeypatch.setattr("brokerproof.machine.processes._END_TIMEOUT_S", 0.5)
+    with monkeypatch.context() as kernel:
+        kernel.setattr("brokerproof.machine.processes.send_signal", kill_others)
+        with pytest.raises(MachineError, match=rf"processes \[{survivor.pid}\] did not end after SIGKILL"):
+            lifecycle.down(tmp_path)
+    assert processes(tmp_path) == ["n1"]
+    # The run with the survivor keeps its slot, so that no other run takes its addresses.
+    assert slots.list_assigned_runs() == [str(tmp_path / "b")]
+    assert [(tmp_path / name / "nodes" / "n1" / "data").exists() for name in ("a", "b", "c")] == [False, True, False]
+    assert left == [tmp_path]
+    assert lifecycle.down(tmp_path) == ["n1"]
+    assert slots.list_assigned_runs() == []
 
 
 # Long enough for a supervisor that would start a node again.

@@ -168,6 +168,23 @@ def test_another_process_has_the_same_settings_wherever_it_starts(
     assert from_environment(settings.to_environment()) == settings
 
 
+def test_another_process_inherits_no_value_of_a_setting_that_is_not_set() -> None:
+    settings = from_environment({})
+    inherited = {
+        "database_url": "sqlite:///x.db",
+        "max_clusters": "7",
+        "clock_error_ms": "20",
+        "keep_tables_days": "30",
+        "keep_runs_days": "90",
+        "keep_failed_days": "365",
+        "systems": "log=logserver.system:LOG",
+        "notify": "[]",
+    }
+    assert {name for name, value in settings if value is None or value == {}} == inherited.keys()
+    environment = {variable(name): value for name, value in inherited.items()}
+    assert from_environment(environment | settings.to_environment()) == settings
+
+
 def test_the_users_python_path_stays_behind_the_projects() -> None:
     settings = from_environment({})
     ours = [str(ROOT / "plugins"), str(ROOT / "spark_jobs")]

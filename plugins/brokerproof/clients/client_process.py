@@ -33,10 +33,13 @@ _CLOSE_S = 5.0
 
 class ClientProcess:
     def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
-        """Start the Python module `module` as a process, which writes a byte to a pipe when the client is ready.
+        """Start the Python module `module` as a process. A producer writes a byte to a pipe when it is connected.
 
         Its arguments are the run's directory, the client's number, the epoch and the pipe's descriptor. The epoch is
         the number of this process among all processes of the client, from 0.
+
+        A consumer need not say when it has subscribed: its subscription begins at the topic's first message, and the
+        system keeps all messages.
         """
         reading, writing = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
@@ -74,7 +77,7 @@ class ClientProcess:
             self.kill()
 
     def await_ready(self) -> None:
-        """Wait until the client is ready or has ended: until it writes a byte to the pipe, or the pipe closes."""
+        """Wait until the producer is connected or has ended: until it writes a byte to the pipe, or the pipe closes."""
         os.read(self._ready, 1)
 
     def begin(self, at: float) -> None:
@@ -120,7 +123,7 @@ class Parent:
     """The Spark task that started this client, as the client sees it."""
 
     def __init__(self, ready: int, source: IO[str] = sys.stdin) -> None:
-        """`ready` is the descriptor of the pipe on which the client reports that it is ready."""
+        """`ready` is the descriptor of the pipe on which a producer reports that it is connected."""
         self._ready, self._source = ready, source
         self.gone = threading.Event()
         self._begin_at: float | None = None
@@ -132,7 +135,7 @@ class Parent:
         threading.Thread(target=self._read, name="parent", daemon=True).start()
 
     def say_ready(self) -> None:
-        """Tell the Spark task that the client is ready. A producer is ready when it is connected."""
+        """Tell the Spark task that the producer is connected."""
         os.write(self._ready, b"r")
         os.close(self._ready)
 

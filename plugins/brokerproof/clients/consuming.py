@@ -1,7 +1,7 @@
 """A consumer under test: it receives, acknowledges, and records every delivery.
 
 Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `consume`. EPOCH
-is the number of this process among all processes of the client, from 0.
+is the number of this process among all processes of the client, from 0. Only producers use READY_FD.
 
 The consumer ends when the job stops all consumers, the timeline of faults fails, or its Spark task is gone.
 """
@@ -258,7 +258,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
     parent = Parent(int(ready))
     parent.watch()
-    parent.say_ready()
     run = Run(directory)
     follow_time_axis(run)
     task = plan_consumers(run)[int(number)]

@@ -226,14 +226,14 @@ def require_link(around: Surroundings) -> LinkClient:
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
     """Return the traffic that the fault acts on: both directions, or the direction that `link.direction` selects.
 
-    One side is the targets, with the clients and serving nodes that `_add_client_places` adds. The other side is all
+    One side is the targets, with the clients and serving nodes that `_add_affected_places` adds. The other side is all
     nodes and clients in the regions that the fault names, or in all regions if the fault names none.
     """
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
         regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
     on = around.fault.link or LinkChange()
-    ours = sorted(_add_client_places(around, targets) & regions.keys())
+    ours = sorted(_add_affected_places(around, targets) & regions.keys())
     # Routes exist only between different regions, so it is harmless that `others` includes the targets' own region.
     others = sorted(name for name, region in regions.items() if not on.regions or region in on.regions)
     if on.direction is Direction.TO_TARGETS:
@@ -241,7 +241,7 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
     return Traffic(senders=ours, receivers=others, both_ways=on.direction is Direction.BOTH)
 
 
-def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
+def _add_affected_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
     """Return the targets, and the groups of processes (`Topology.places`) on which the fault acts too.
 
     If all serving nodes (message servers) of a region are targets, the group of these serving nodes is added. If all

@@ -87,11 +87,11 @@ class Timeline:
         """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
         Once the load is steady, state/phase_times.json tells the load when to end. If an error occurs before the
-        cluster settles, state/early_end.json makes load and consumers end.
+        phases have ended, state/early_end.json makes load and consumers end, and the cluster is not awaited.
 
-        In every case, all faults that are not permanent are healed, state/faults_undone.json lists all problems, and
-        the first error is raised. Two kinds of error are only listed: a BrokerproofError while these faults are healed,
-        and a DeadlineError or AdminError while the cluster settles.
+        In every case, the injected faults are healed as `Healing.undo` says, state/faults_undone.json lists all
+        problems, and the first error is raised. Two kinds of error are only listed: a BrokerproofError while these
+        faults are healed, and a DeadlineError or AdminError while the cluster settles.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,8 +19,6 @@ import fsspec
 import psutil
 
 from brokerproof.errors import MachineError
-
-_UNFINISHED = re.compile(r"\..+\.(?P<pid>\d+)-\d+")
 
 # The permissions of a file that only this user may read.
 PRIVATE = 0o600
@@ -82,9 +81,13 @@ def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
 
 
 def remove_abandoned_files(directory: Path) -> None:
-    """Remove each unfinished file below a directory if the process that wrote it no longer runs on this machine."""
+    """Remove each unfinished file below a directory if a process of this machine wrote it, and no longer runs.
+
+    Other machines may share the directory. Their files stay, because this machine cannot see their processes.
+    """
+    ours = re.compile(rf"\..+@{re.escape(socket.gethostname())}\.(?P<pid>\d+)-\d+")
     for file in directory.rglob(".*"):
-        if (name := _UNFINISHED.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
+        if (name := ours.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
             file.unlink(missing_ok=True)
 
 
@@ -109,7 +112,7 @@ def check_disk_space(path: Path) -> None:
 
 def _unfinished_name(name: str) -> str:
     # The name begins with a dot, because Spark ignores such files when it reads a table.
-    return f".{name}.{os.getpid()}-{threading.get_ident()}"
+    return f".{name}@{socket.gethostname()}.{os.getpid()}-{threading.get_ident()}"
 
 
 def _describe_failure(location: str, error: OSError) -> MachineError:

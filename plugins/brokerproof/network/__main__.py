@@ -73,7 +73,10 @@ def main(directory: Path) -> int:
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     try:
-        control = _find_control(directory, plan)
+        # Only a link process in a container has this file.
+        if (directory / CONTROL_FILE).exists():
+            take_addresses(sorted({route.listen_address for route in plan.routes}))
+        control = _find_control(directory)
         network = EmulatedNetwork(plan, poller)
         Control(control, network, poller)
     except MachineError as error:
@@ -86,16 +89,14 @@ def main(directory: Path) -> int:
     return os.EX_OK
 
 
-def _find_control(directory: Path, plan: Plan) -> PathOfControl | AddressOfControl:
-    """Return the path or address at which the link process listens for requests.
+def _find_control(directory: Path) -> PathOfControl | AddressOfControl:
+    """Return the path, or in a container the address, at which the link process listens for requests.
 
-    In a container, first add the addresses of all routes to the network interfaces. Raises MachineError if an address
-    cannot be added, or if no path can be used for the control socket.
+    Raises MachineError if no path can be used for the control socket.
     """
     file = directory / CONTROL_FILE
     if not file.exists():
         return choose_path(directory)
-    take_addresses(sorted({route.listen_address for route in plan.routes}))
     return parse(AddressOfControl, json.loads(file.read_text(encoding="utf-8")), file=str(file))
 
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, NodeError
 from brokerproof.experiment.topology import LinkQuality, Topology
 from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 
@@ -163,14 +163,21 @@ def make_shapes(topology: Topology) -> list[Shape]:
 
 
 def accepts_connection(route: Route, *, timeout_s: float) -> bool:
-    """Return whether a new connection on the route is accepted or refused within `timeout_s` seconds.
+    """Return whether a new connection on the route is accepted within `timeout_s` seconds.
 
     The result is True even if the target is down, because the link process accepts before it connects to the target.
+    Raises NodeError if the connection is refused: then no link process listens, which proves neither a cut nor its end.
     """
+    address, port = route.listen_address, route.ports[0]
     try:
-        socket.create_connection((route.listen_address, route.ports[0]), timeout=timeout_s).close()
+        socket.create_connection((address, port), timeout=timeout_s).close()
     except TimeoutError:
         return False
+    except ConnectionRefusedError as error:
+        raise NodeError(
+            f"nothing listens at {address}:{port}, where {route.viewer} connects to {route.target}; the log of the "
+            "link process says whether it has ended"
+        ) from error
     except ConnectionError:
         # The link accepted the connection, and then found that the target is down.
         return True

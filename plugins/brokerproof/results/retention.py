@@ -102,7 +102,8 @@ class _Pruner:
         """Delete a run or its tables if they are old enough, and return the deletion. A dry run only returns it.
 
         Return a LeftRun if the directory is not a run or may be active, and None if there is nothing to delete. Raises
-        RunError if the directory is damaged, and OSError or ValueError if a file cannot be deleted.
+        RunError if the directory is damaged, or if it contains a link and only the tables are to be deleted. Raises
+        OSError or ValueError if a file cannot be deleted.
         """
         run = Run(directory)
         chosen = stated = self._stated.get(directory)

@@ -45,7 +45,8 @@ WRITERS: Mapping[str, tuple[str, type[Record]]] = {
     "copies": ("break_it", FaultsUndone),
     "observations": ("the monitor", ObservationsWritten),
 }
-# By table: the record that proves that the table's writer has begun, even if it was killed before its first row.
+# By table: the record that proves that the table's writer has begun, even if it was killed before its first row. The
+# other tables need none: if the record of their writer's end is missing, the verdict is `unknown` and names it.
 _BEGUN: Mapping[str, type[Record]] = {
     "faults": TimelineProcess,
     "copies": TimelineProcess,

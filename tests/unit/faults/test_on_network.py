@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from brokerproof.checks import load_topology
 from brokerproof.clock import wait_until
-from brokerproof.errors import InputError, RunError
+from brokerproof.errors import InputError, NodeError, RunError
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, find_marked_processes
-from brokerproof.network import LinkClient, Plan, make_shapes, sample_links, start_link_process
+from brokerproof.network import LinkClient, Plan, Route, make_shapes, sample_links, start_link_process
 from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 from brokerproof.systems.pulsar.system import PULSAR
@@ -192,6 +192,36 @@ def test_a_cut_that_lets_bytes_through_is_no_effect(wan: Wan) -> None:
     around = replace(wan.around("partition", {"region": "eu"}), link=Leaky(wan.link))
     FAULT_KINDS["partition"].inject(around, region(wan, "eu"))
     assert FAULT_KINDS["partition"].find_evidence(around, region(wan, "eu")) is None
+
+
+class Deaf:
+    """A link that answers requests, and listens at none of the addresses of its routes."""
+
+    def __init__(self, link: LinkClient) -> None:
+        self._link = link
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    def routes(self) -> list[Route]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        return [
+            route.model_copy(update={"listen_address": "127.0.0.1", "ports": [port]}) for route in self._link.routes()
+        ]
+
+
+def test_a_refused_connection_proves_neither_a_cut_nor_its_end(wan: Wan) -> None:
+    around, targets = wan.around("partition", {"region": "eu"}), region(wan, "eu")
+    kind, deaf = FAULT_KINDS["partition"], replace(around, link=Deaf(wan.link))
+    kind.inject(around, targets)
+    assert seen(around, targets)
+    with pytest.raises(NodeError, match="nothing listens at 127"):
+        kind.find_evidence(deaf, targets)
+    kind.heal(around, targets)
+    assert kind.find_recovery(around, targets)
+    with pytest.raises(NodeError, match="nothing listens at 127"):
+        kind.find_recovery(deaf, targets)
 
 
 def test_a_partition_one_way_lets_the_other_way_through(wan: Wan) -> None:

@@ -26,6 +26,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "gone": {"kind": "kill", "targets": {"nodes": [KILLED]}, "permanent": True},
     "frozen": {"kind": "pause", "targets": {"nodes": ["bookie-us-2"]}, "permanent": True},
     "help": {"kind": "start", "targets": {"nodes": [STANDBY]}},
+    "help_for_good": {"kind": "start", "targets": {"nodes": [STANDBY]}, "permanent": True},
 }
 
 
@@ -207,6 +208,7 @@ def test_the_reading_ends_after_the_most_parts_that_cannot_be_read_and_names_eac
         ({"faults": {"gone": "injecting"}, "ill": [KILLED]}, f"{KILLED} did not say"),
         # A node that a fault started should run, although it was on standby.
         ({"faults": {"help": "effective"}, "ill": [STANDBY]}, f"{STANDBY} did not say"),
+        ({"faults": {"help_for_good": "effective"}, "ill": [STANDBY]}, f"{STANDBY} did not say"),
         # Its nodes are there, and they answer no reader.
         ({"faults": {"frozen": "effective"}}, "frozen is in force for good"),
     ],
@@ -228,4 +230,9 @@ def test_a_node_that_should_not_run_need_not_be_healthy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Mapping[str, str], ill: str
 ) -> None:
     record, _ = read(tmp_path, monkeypatch, [Position(1, 1)], faults=faults, ill=[ill])
+    assert [(part.start, part.end) for part in record.unreadable] == [((1, 1), (1, 3))]
+
+
+def test_nodes_that_were_started_for_good_hinder_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, _ = read(tmp_path, monkeypatch, [Position(1, 1)], faults={"help_for_good": "effective"})
     assert [(part.start, part.end) for part in record.unreadable] == [((1, 1), (1, 3))]

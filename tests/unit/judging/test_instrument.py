@@ -13,8 +13,18 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, SuiteJudgement
-from brokerproof.run.records import ConsumerEnd, LoadEnd, LogsRead, StepProblem, write_record
-from brokerproof.run.seals import WRITERS, SealCheck, seal_tables
+from brokerproof.run.records import (
+    ConsumerEnd,
+    LoadEnd,
+    LogsRead,
+    Record,
+    StepProblem,
+    SubscriptionDrains,
+    TableSeal,
+    remove_record,
+    write_record,
+)
+from brokerproof.run.seals import WRITERS, SealCheck, check_seals, seal_tables
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.instrument import WHOLE, Instrument, examine_instrument, withhold_claims
 from brokerproof_judging.run_judging import WITHOUT_SEALS, conclude, judge_run
@@ -208,6 +218,13 @@ def test_a_step_that_only_repeats_the_problem_of_another_is_left_out(tmp_path: P
     assert examine_instrument(run, AGREE).problems == ["step load failed: p0: no slots"]
 
 
+def test_a_step_that_gave_no_reason_hides_no_other_step(tmp_path: Path) -> None:
+    run = make_sealed(tmp_path)
+    write_record(run, StepProblem(step="break_it", problem="p0: no slots"))
+    write_record(run, StepProblem(step="load", problem=""))
+    assert examine_instrument(run, AGREE).problems == ["step break_it failed: p0: no slots", "step load failed: "]
+
+
 @pytest.mark.parametrize("step", ["verify", "release"])
 def test_a_step_after_the_evidence_takes_nothing_from_it(tmp_path: Path, step: str) -> None:
     run = make_sealed(tmp_path)
@@ -234,6 +251,29 @@ def test_a_table_that_was_deleted_makes_the_verdict_unknown_and_is_named(
     assert judgement.verdict is judgement.worst is Verdict.UNKNOWN
     assert f"A file of the table {table} is missing: part-" in judgement.why
     assert judgement.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "end", "sentence"),
+    [
+        ("publishes", LoadEnd, "The load did not finish: no step left a record of it"),
+        ("deliveries", SubscriptionDrains, "Nothing proves that a subscription drained: no step left a record of it"),
+        ("stored", LogsRead, "No log was read back: no step left a record of it"),
+    ],
+)
+def test_a_job_that_was_killed_before_its_first_row_makes_the_verdict_unknown(
+    spark: SparkSession, tmp_path: Path, table: str, end: type[Record], sentence: str
+) -> None:
+    """The job left no file, no seal and no record of its end. The verdict names the missing record."""
+    run = make_sealed(tmp_path)
+    filesystem, directory = fsspec.url_to_fs(run.table(table))
+    filesystem.rm(directory, recursive=True)
+    remove_record(run, TableSeal, table)
+    remove_record(run, end)
+    assert (check_seals(run).broken, check_seals(run).problems) == ({table}, ())
+    judgement = judge_run(spark, run, lambda *_: make_suites(Verdict.PASSED), ["no expectations"])
+    assert judgement.verdict is judgement.worst is Verdict.UNKNOWN
+    assert sentence in judgement.why
 
 
 def test_a_standard_expectation_on_a_table_without_its_seal_is_unknown(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,18 @@ with stage_file(Path({str(below / "a")!r})) as unfinished:
         remove_abandoned_files(tmp_path)
         assert set(names(below)) == {unfinished.name, ".hidden", ".part-1.parquet", "b.json"}
     assert (below / "c").read_text() == "not yet"
+
+
+def test_a_file_that_another_host_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory may be shared, and the process of another host is not among the processes of this one."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("socket.gethostname", lambda: "elsewhere")
+        elsewhere.setattr("os.getpid", lambda: 2**22 + 1)
+        there = stage_file(tmp_path / "a")
+        unfinished = there.__enter__()
+    unfinished.write_text("not yet")
+    remove_abandoned_files(tmp_path)
+    assert names(tmp_path) == [unfinished.name]
+    unfinished.rename(unfinished.with_name(unfinished.name.replace("elsewhere", socket.gethostname())))
+    remove_abandoned_files(tmp_path)
+    assert names(tmp_path) == []

@@ -92,9 +92,10 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
 def build_database_environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that name Airflow's database.
 
-    `given` are the user's variables. If they name no database, Airflow uses its own SQLite file. If they name a
-    PostgreSQL URL without a driver, the driver psycopg is added to the URL, for synchronous and asynchronous
-    connections. Otherwise Airflow would need a second driver, asyncpg.
+    `given` are the user's variables. If they name no database, Airflow uses its own SQLite file. A PostgreSQL URL
+    without a driver gets the driver psycopg. A URL with psycopg is used for asynchronous connections too, unless
+    `given` names another one for them: without a second URL, Airflow would need a second driver, asyncpg. For any
+    other URL, the second one is only set if `given` names it.
     """
     url = given.get(DATABASE_URL)
     if not url:

@@ -9,17 +9,21 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pulsar
 import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.workload import Workload
+from brokerproof.experiment.workload import Subscription, Workload
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.answers import SETTINGS
+from brokerproof.systems.pulsar.client import PulsarClients
+from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import find_distribution
 from brokerproof.systems.pulsar.samplers import parse_bookie_counters
@@ -127,6 +131,20 @@ def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked
     with pytest.raises(AdminError, match=r"1 setting.*partitions of orders is 3, not 4"):
         configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
     assert len(cluster.asked) == len(set(cluster.asked))
+
+
+def test_a_subscription_gets_the_messages_that_were_published_before_it_existed(topology: Topology) -> None:
+    """The load may begin before the consumers have subscribed: the topic keeps all messages, and they begin there."""
+    cluster, workload = Cluster(), Workload(namespace="mytenant/eu")
+    configuration.apply(cluster, "mycluster", topology, assign_addresses(topology, 0), workload)  # type: ignore[arg-type]
+    retention = cluster.values["/admin/v2/namespaces/mytenant/eu/retention"]
+    assert retention == {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    given: dict[str, Any] = {}
+    clients = PulsarClients.__new__(PulsarClients)
+    client = SimpleNamespace(subscribe=lambda *_, **options: given.update(options))
+    vars(clients).update(_topic="t", _cluster="mycluster", _client=client, _settings=PulsarClientSettings())
+    clients.consumer(Subscription(name="s"), "s-c0")
+    assert given["initial_position"] is pulsar.InitialPosition.Earliest
 
 
 def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> None:
