@@ -28,10 +28,9 @@ examples:
   brokerproof run sync_datacenter_loss       destroy a datacenter under load, and prove the result
   brokerproof run sync_datacenter_loss --set workload.rate=5000 --set phases.impact_s=120
   brokerproof run sync_datacenter_loss --json > result.json
-  brokerproof watch <run id>                 show a run again that goes on
-  brokerproof verify var/runs/<run id>       judge stored tables again
-  brokerproof explain var/runs/<run id> mycluster-p0 4711
-                                             what happened to one message: each attempt, copy, delivery and anomaly,
+  brokerproof watch RUN                      show a run again that goes on
+  brokerproof verify RUN                     judge stored tables again
+  brokerproof explain RUN mycluster-p0 4711  what happened to one message: each attempt, copy, delivery and anomaly,
                                              and the faults around it
   brokerproof history sync_datacenter_loss   its earlier runs, and what got worse
   brokerproof history --compare RUN RUN      two runs side by side, with the differences that
@@ -40,12 +39,15 @@ examples:
                                              its versions side by side, with the differences that
                                              are larger than noise
   brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
-  brokerproof report var/runs/<run id>       its page, JUnit XML, JSON and badge, as files
+  brokerproof report RUN                     its page, JUnit XML, JSON and badge, as files
   brokerproof metrics --output brokerproof.prom
                                              the last run of every scenario, for Prometheus
   brokerproof badge --output badge.svg       the last verdicts of all scenarios in one picture
   brokerproof airflow start                  run scenarios in a browser
   brokerproof down                           stop everything that still runs
+
+RUN is the id of a run, its directory or the directory's URL. `brokerproof run` prints the id, and `brokerproof history
+--json` lists it.
 
 your own files:
   BROKERPROOF_SCENARIOS=/mine:               the directories of scenario files, separated by `:` like those of PATH;
@@ -61,14 +63,17 @@ exit status: 0 the verdict is what the scenario expects, 1 it is not, 2 unknown 
 wrong file, option or name, 130 after Ctrl-C, if the run goes on and this command does not watch it
 """
 
+# What a user may give for RUN; run_argument.py finds the run.
+_RUN = "the run's id, its directory, as in var/runs/<run id>, or the directory's URL"
+
 _EXPLAIN_EPILOG = """
 A message is named by its producer and its number there. Suites' samples and the columns `producer` and `seq` of the
 run's tables name messages: those of `anomalies` have something wrong. A name that the run does not have is answered
 with the names that it has.
 
 examples:
-  brokerproof explain var/runs/<run id> mycluster-p0 4711
-  brokerproof explain var/runs/<run id> mycluster-p0 4711 --json | jq .sentence
+  brokerproof explain RUN mycluster-p0 4711
+  brokerproof explain RUN mycluster-p0 4711 --json | jq .sentence
   brokerproof explain s3://bucket/runs/<run id> mycluster-p0 4711
 
 exit status: 0 all that is recorded of the message is shown, 2 evidence about it is missing or damaged, and the output
@@ -164,10 +169,10 @@ def build_parser() -> _Parser:
     run.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
 
     watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")
-    watch.add_argument("run", metavar="RUN_ID", help="the run's id, or its directory, as in var/runs/<run id>")
+    _add_run(watch)
 
     verify = add_command("verify", "recorded_run", "judge a run's stored tables again")
-    verify.add_argument("run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>")
+    _add_run(verify)
 
     explain = add_command(
         "explain",
@@ -175,7 +180,7 @@ def build_parser() -> _Parser:
         "show one message's whole life: attempts, stored copies, deliveries, anomalies, and faults around it",
     )
     explain.formatter_class, explain.epilog = argparse.RawDescriptionHelpFormatter, _EXPLAIN_EPILOG
-    explain.add_argument("run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>, or URL")
+    _add_run(explain)
     explain.add_argument("producer", metavar="PRODUCER", help="the message's producer, as in mycluster-p0")
     explain.add_argument("seq", metavar="SEQ", help="the message's number at that producer, from 0 on")
 
@@ -190,7 +195,7 @@ def build_parser() -> _Parser:
     history.add_argument("--limit", type=_parse_positive, default=20, metavar="N", help="at most N runs (20)")
 
     history.add_argument(
-        "--compare", nargs=2, metavar="RUN_ID", help="two runs: different settings and different results"
+        "--compare", nargs=2, metavar="RUN", help=f"two runs, their settings and results side by side; each is {_RUN}"
     )
     history.add_argument(
         "--by",
@@ -199,9 +204,7 @@ def build_parser() -> _Parser:
     )
 
     report = add_command("report", "recorded_run", "write a run's report as a page, JUnit XML, JSON and a badge")
-    report.add_argument(
-        "run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>, or its URL"
-    )
+    _add_run(report)
     report.add_argument(
         "--output", metavar="DIR", help="where the files go, a directory or a URL (report/ in the run's directory)"
     )
@@ -230,6 +233,10 @@ def build_parser() -> _Parser:
     airflow = add_command("airflow", "machine", "start, stop or describe the embedded Airflow")
     airflow.add_argument("action", choices=["start", "stop", "status"])
     return parser
+
+
+def _add_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", metavar="RUN", help=_RUN)
 
 
 def _add_output_file(command: argparse.ArgumentParser, text: str) -> None:

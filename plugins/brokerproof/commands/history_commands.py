@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from brokerproof.commands.output import ExitStatus, deliver_text, print_json, print_warning
-from brokerproof.errors import InputError, MachineError, shorten
+from brokerproof.commands.run_argument import name_run, open_run
+from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.reports.badge import render_history_badge
 from brokerproof.reports.history_view import list_plain_runs, print_difference, print_groups, print_history
@@ -45,7 +46,7 @@ def execute_history(options: argparse.Namespace, settings: Settings) -> int:
         if options.by:
             _print_groups(history, options, settings)
         elif options.compare:
-            difference = history.compare_two(*(_find_run(history, run_id) for run_id in options.compare))
+            difference = history.compare_two(*(_find_recorded_run(history, run, settings) for run in options.compare))
             if options.json:
                 print_json(difference.model_dump(mode="json"))
             else:
@@ -80,15 +81,16 @@ def _print_groups(history: History, options: argparse.Namespace, settings: Setti
         print_groups(groups, by, Console())
 
 
-def _find_run(history: History, run_id: str) -> RecordedRun:
-    run = history.find_run(run_id)
-    if run is None:
-        raise InputError(
-            f"no run `{shorten(run_id)}` is recorded",
-            field="--compare",
-            remedy="`brokerproof history --json` has the ids of the runs",
-        )
-    return run
+def _find_recorded_run(history: History, text: str, settings: Settings) -> RecordedRun:
+    recorded = history.find_run(name_run(text))
+    if recorded is not None:
+        return recorded
+    run_id = open_run(text, settings).run_id
+    recorded = history.find_run(run_id)
+    if recorded is None:
+        remedy = f"`brokerproof verify {run_id}` judges and records it"
+        raise InputError(f"the run `{run_id}` is not recorded", field="--compare", remedy=remedy)
+    return recorded
 
 
 def execute_badge(options: argparse.Namespace, settings: Settings) -> int:

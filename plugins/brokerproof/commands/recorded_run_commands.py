@@ -1,4 +1,4 @@
-"""The commands that read the directory of one run: `verify`, `report` and `explain`."""
+"""The commands that read one run: `verify`, `report` and `explain`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from pathlib import Path
 from rich.console import Console
 
 from brokerproof.checks import check_suites
-from brokerproof.commands.output import ExitStatus, derive_exit_status, make_absolute, open_run, print_error, print_json
+from brokerproof.commands.output import ExitStatus, derive_exit_status, print_error, print_json
+from brokerproof.commands.run_argument import make_absolute, open_run
 from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.reports.exports import write_exports, write_run_file
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_view import print_message_life
 from brokerproof.reports.outcome_view import print_outcome
-from brokerproof.results.history import open_recorded_history
 from brokerproof.results.recording import record_outcome
 from brokerproof.results.run_outcome import compose_outcome
-from brokerproof.run.directory import Run
 from brokerproof.run.judgement import find_judgement
 from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.run.step_record import record_step
@@ -31,13 +30,15 @@ def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
 
     The report is written again. The outcome is recorded in the history only if the run was not judged before.
     """
-    directory = Path(options.run_directory).resolve()
+    run = open_run(options.run, settings)
+    if "://" in run.directory:
+        raise InputError("a run at a URL is not judged", file=run.directory, remedy="copy it to this machine first")
+    directory = Path(run.directory)
     # This check comes first, because judging without tables would replace the run's judgement by `unknown`.
-    if (deletion := _find_deletion(directory)) is not None:
+    if (deletion := read_record(run, TablesDeletion)) is not None:
         remedy = "`brokerproof history` shows the result of the run"
-        raise InputError(deletion, file=str(directory), remedy=remedy)
+        raise InputError(deletion.sentence, file=run.directory, remedy=remedy)
     check_suites(settings.expectations)
-    run = Run(str(directory))
     # A record that says why judging failed is no judgement.
     was_judged = find_judgement(run)[0] is not None
     console = Console(stderr=True)
@@ -60,37 +61,12 @@ def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
     return derive_exit_status(outcome)
 
 
-def _find_deletion(directory: Path) -> str | None:
-    """Return the sentence that says when and why the run's tables or directory were deleted; None if they were not.
-
-    Raises InputError if the directory holds no run and the history records no deletion.
-    """
-    if _holds_run(directory):
-        deletion = read_record(Run(str(directory)), TablesDeletion)
-        return None if deletion is None else deletion.sentence
-    history = open_recorded_history()
-    if history is not None:
-        with history:
-            recorded = history.find_run_place(directory.name)
-        if recorded is not None and recorded.run_dir == str(directory) and recorded.deletion is not None:
-            return recorded.deletion
-    raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
-
-
-def _holds_run(directory: Path) -> bool:
-    try:
-        return (directory / "run.json").exists()
-    except OSError:
-        # The name is too long for a file.
-        return False
-
-
 def execute_report(options: argparse.Namespace, settings: Settings) -> int:
     """Write the files of a run's report, for readers outside Airflow, and print their paths.
 
     If the run was not judged, print an error too and return UNKNOWN.
     """
-    run = open_run(options.run_directory)
+    run = open_run(options.run, settings)
     files = write_exports(run, make_absolute(options.output) if options.output else run.path("report"))
     _, reason = find_judgement(run)
     again = "(try `brokerproof verify`)"
@@ -110,8 +86,7 @@ def execute_explain(options: argparse.Namespace, settings: Settings) -> int:
 
     Return `UNKNOWN` if some evidence about the message is missing or damaged.
     """
-    del settings
-    life = read_message_life(open_run(options.run_directory), options.producer, _parse_seq(options.seq))
+    life = read_message_life(open_run(options.run, settings), options.producer, _parse_seq(options.seq))
     if options.json:
         print_json(life.model_dump(mode="json"))
     else:
