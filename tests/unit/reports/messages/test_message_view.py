@@ -102,6 +102,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_is_cut(tmp_path: Path, 
         "details",
         "offset",
     }
+    assert words - headers
     assert words - headers <= found
 
 
