@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 
@@ -12,7 +13,9 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from brokerproof.commands.output import ExitStatus, deliver_text, print_json, print_warning
-from brokerproof.errors import InputError, MachineError, shorten
+from brokerproof.commands.run_argument import name_run, open_run
+from brokerproof.errors import InputError, MachineError
+from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.reports.badge import render_history_badge
 from brokerproof.reports.history_view import list_plain_runs, print_difference, print_groups, print_history
 from brokerproof.reports.last_run_metrics import render_metrics, serve_metrics
@@ -29,7 +32,7 @@ def execute_history(options: argparse.Namespace, settings: Settings) -> int:
     """Print the last runs of the given scenarios, by default of all scenarios, with the regressions in these runs.
 
     With `--compare`, print the differences between two runs. With `--by`, print the scenarios' runs in groups, such as
-    by version. Raises InputError if the options contradict each other or a run is not recorded.
+    by version. Raises InputError if the options contradict each other, or if a scenario or a run does not exist.
     """
     if options.compare and options.scenarios:
         raise InputError(
@@ -41,43 +44,62 @@ def execute_history(options: argparse.Namespace, settings: Settings) -> int:
         )
     with open_history() as history:
         if options.by:
-            _print_groups(history, options)
+            _print_groups(history, options, settings)
         elif options.compare:
-            difference = history.compare_two(*(_find_run(history, run_id) for run_id in options.compare))
+            difference = history.compare_two(*(_find_recorded_run(history, run, settings) for run in options.compare))
             if options.json:
                 print_json(difference.model_dump(mode="json"))
             else:
                 print_difference(difference, Console())
-        elif options.json:
-            print_json(list_plain_runs(history, options.scenarios, options.limit))
         else:
-            print_history(history, options.scenarios, options.limit, Console())
+            _check_scenarios(options.scenarios, history, settings)
+            if options.json:
+                print_json(list_plain_runs(history, options.scenarios, options.limit))
+            else:
+                print_history(history, options.scenarios, options.limit, Console())
     return ExitStatus.OK
 
 
-def _print_groups(history: History, options: argparse.Namespace) -> None:
+def _check_scenarios(names: Sequence[str], history: History, settings: Settings) -> None:
+    """Raises InputError for a name that neither a scenario's file nor a recorded run has."""
+    recorded = history.count_runs()
+    for name in names:
+        if name not in recorded and settings.scenarios.find(name) is None:
+            raise InputError(
+                f"no scenario is called `{name}`, and none of its runs is recorded",
+                remedy=suggest_file(name, settings.scenarios, recorded),
+            )
+
+
+def _print_groups(history: History, options: argparse.Namespace, settings: Settings) -> None:
     by = GroupBy(options.by)
     groups = history.group(options.scenarios, by, limit=max(options.limit, GROUPED_RUNS))
+    _check_scenarios(options.scenarios, history, settings)
     if options.json:
         print_json([group.model_dump(mode="json") for group in groups])
     else:
         print_groups(groups, by, Console())
 
 
-def _find_run(history: History, run_id: str) -> RecordedRun:
-    run = history.find_run(run_id)
-    if run is None:
-        raise InputError(
-            f"no run `{shorten(run_id)}` is recorded",
-            field="--compare",
-            remedy="`brokerproof history --json` has the ids of the runs",
-        )
-    return run
+def _find_recorded_run(history: History, text: str, settings: Settings) -> RecordedRun:
+    recorded = history.find_run(name_run(text))
+    if recorded is not None:
+        return recorded
+    run_id = open_run(text, settings).run_id
+    recorded = history.find_run(run_id)
+    if recorded is None:
+        remedy = f"`brokerproof verify {run_id}` judges and records it"
+        raise InputError(f"the run `{run_id}` is not recorded", field="--compare", remedy=remedy)
+    return recorded
 
 
 def execute_badge(options: argparse.Namespace, settings: Settings) -> int:
-    """Print or write an SVG image with the last verdict of a scenario, or of all scenarios."""
+    """Print or write an SVG image with the last verdict of a scenario, or of all scenarios.
+
+    Raises InputError if the scenario does not exist.
+    """
     with open_history() as history:
+        _check_scenarios([options.scenario] if options.scenario else [], history, settings)
         badge = render_history_badge(history, options.scenario)
     deliver_text(badge, "badge", options.output, as_json=options.json)
     return ExitStatus.OK

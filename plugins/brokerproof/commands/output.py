@@ -1,4 +1,4 @@
-"""What the commands share: exit statuses, output, and opening the run at a path or URL that the user gives.
+"""What the commands share: exit statuses and output.
 
 Results go to stdout. Progress and errors go to stderr, so that stdout can be piped.
 """
@@ -12,10 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from brokerproof.errors import InputError
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine.files import write_whole
-from brokerproof.run.directory import Run
 from brokerproof.run.outcome import BriefOutcome
 
 
@@ -62,22 +60,3 @@ def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> 
         print_json({"output": output, name: text})
     else:
         print(output or text, end="\n" if output else "")
-
-
-def open_run(location: str) -> Run:
-    """Return the run at a location, a directory or a URL. Raises InputError if no run is there or it cannot be read."""
-    run = Run(make_absolute(location))
-    remedy = "give a directory of var/runs/, or the URL of a run's directory"
-    try:
-        found = run.exists("run.json")
-    except (OSError, ValueError, ImportError) as error:
-        # No file can have this name, or no installed package reads such a URL.
-        raise InputError(f"cannot be read: {error}", file=run.directory, remedy=remedy) from None
-    if not found:
-        raise InputError("holds no run", file=run.directory, remedy=remedy)
-    return run
-
-
-def make_absolute(location: str) -> str:
-    """Return the absolute path of a directory. If the location is a URL, return it without a slash at its end."""
-    return location.rstrip("/") if "://" in location else str(Path(location).expanduser().resolve())

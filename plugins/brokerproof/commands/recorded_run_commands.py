@@ -1,27 +1,28 @@
-"""The commands that read the directory of one run: `verify`, `report` and `explain`."""
+"""The commands that read one run: `verify`, `report` and `explain`."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from rich.console import Console
 
 from brokerproof.checks import check_suites
-from brokerproof.commands.output import ExitStatus, derive_exit_status, make_absolute, open_run, print_error, print_json
+from brokerproof.commands.output import ExitStatus, derive_exit_status, print_error, print_json
+from brokerproof.commands.run_argument import make_absolute, open_run
 from brokerproof.errors import InputError
 from brokerproof.reports.exports import write_exports, write_run_file
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_view import print_message_life
 from brokerproof.reports.outcome_view import print_outcome
-from brokerproof.results.history import open_recorded_history
 from brokerproof.results.recording import judge_again
-from brokerproof.run.directory import Run
 from brokerproof.run.judgement import find_judgement
 from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.settings import Settings
 from brokerproof.spark.job_configuration import list_verify_options
 from brokerproof.spark.submission import submit_locally
+
+# The output of a judging on this machine that failed, in the run's directory.
+_LOG = "logs/verify-again.log"
 
 
 def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
@@ -30,24 +31,21 @@ def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
     The outcome replaces the earlier one in the run's directory and in the history, and the report is written again. If
     judging fails, a run that was judged before keeps its judgement and its outcome, and the exit status is UNKNOWN.
     """
-    directory = Path(options.run_directory).resolve()
+    run = open_run(options.run, settings)
     # This check comes first, because judging without tables would replace the run's judgement by `unknown`.
-    if (deletion := _find_deletion(directory)) is not None:
+    if (deletion := read_record(run, TablesDeletion)) is not None:
         remedy = "`brokerproof history` shows the result of the run"
-        raise InputError(deletion, file=str(directory), remedy=remedy)
+        raise InputError(deletion.sentence, file=run.directory, remedy=remedy)
     check_suites(settings.expectations)
-    run = Run(str(directory))
     console = Console(stderr=True)
     log: list[str] = []
     arguments = [run.directory, *list_verify_options(settings.expectations)]
     with console.status("judging"):
         outcome, failure = judge_again(run, lambda: submit_locally(settings, "verify", arguments, log=log.append))
     if failure is not None:
-        file = directory / "logs" / "verify-again.log"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("\n".join(log), encoding="utf-8")
+        run.write_text(_LOG, "\n".join(log))
         kept = ". The run keeps the verdict that it had" if find_judgement(run)[0] is not None else ""
-        print_error(f"{failure}; its output is in {file}{kept}")
+        print_error(f"{failure}; its output is in {run.path(_LOG)}{kept}")
     write_run_file(run)
     print_outcome(outcome, {}, console if options.json else Console())
     if options.json:
@@ -55,37 +53,12 @@ def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
     return ExitStatus.UNKNOWN if failure is not None else derive_exit_status(outcome)
 
 
-def _find_deletion(directory: Path) -> str | None:
-    """Return the sentence that says when and why the run's tables or directory were deleted; None if they were not.
-
-    Raises InputError if the directory holds no run and the history records no deletion.
-    """
-    if _holds_run(directory):
-        deletion = read_record(Run(str(directory)), TablesDeletion)
-        return None if deletion is None else deletion.sentence
-    history = open_recorded_history()
-    if history is not None:
-        with history:
-            recorded = history.find_run_place(directory.name)
-        if recorded is not None and recorded.run_dir == str(directory) and recorded.deletion is not None:
-            return recorded.deletion
-    raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
-
-
-def _holds_run(directory: Path) -> bool:
-    try:
-        return (directory / "run.json").exists()
-    except OSError:
-        # The name is too long for a file.
-        return False
-
-
 def execute_report(options: argparse.Namespace, settings: Settings) -> int:
     """Write the files of a run's report, for readers outside Airflow, and print their paths.
 
     If the run was not judged, print an error too and return UNKNOWN.
     """
-    run = open_run(options.run_directory)
+    run = open_run(options.run, settings)
     files = write_exports(run, make_absolute(options.output) if options.output else run.path("report"))
     _, reason = find_judgement(run)
     again = "(try `brokerproof verify`)"
@@ -105,8 +78,7 @@ def execute_explain(options: argparse.Namespace, settings: Settings) -> int:
 
     Return `UNKNOWN` if some evidence about the message is missing or damaged.
     """
-    del settings
-    life = read_message_life(open_run(options.run_directory), options.producer, _parse_seq(options.seq))
+    life = read_message_life(open_run(options.run, settings), options.producer, _parse_seq(options.seq))
     if options.json:
         print_json(life.model_dump(mode="json"))
     else:

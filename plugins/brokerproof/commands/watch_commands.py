@@ -20,8 +20,8 @@ from typing import Self
 from rich.console import Console
 
 from brokerproof.commands.output import ExitStatus, derive_exit_status, print_json
+from brokerproof.commands.run_argument import find_run, name_run, refuse_run
 from brokerproof.errors import InputError
-from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.processes import find_marked_processes
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.orchestration.follow.airflow_client import AirflowError, AirflowGoneError
@@ -36,32 +36,38 @@ from brokerproof.settings import Settings
 
 def execute_watch(options: argparse.Namespace, settings: Settings) -> int:
     """Show a run that another command or Airflow started, until it ends, and print its outcome."""
-    # The user may also give the path of the run's directory, because a shell can complete a path.
-    run_id = Path(options.run).name
+    run_id = name_run(options.run)
+    # A run that waits for its start has no directory yet, so its id may be known to Airflow only.
+    recorded = find_run(options.run, settings) or find_run(run_id, settings)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", run_id):
-        raise _refuse(options.run, settings)
+        raise refuse_run(options.run, settings)
     console = Console(stderr=True)
     with Progress(console, run_id) as progress:
-        end = _watch(run_id, settings, progress)
+        end = _watch(run_id, recorded, settings, progress)
     print_end(end, console, json=options.json)
     return end.status
 
 
-def _watch(run_id: str, settings: Settings, progress: Progress) -> WatchEnd:
-    directory = settings.runs / run_id
-    if has_recorded_outcome(directory):
-        outcome = compose_outcome(Run(str(directory)))
+def _watch(run_id: str, recorded: Run | None, settings: Settings, progress: Progress) -> WatchEnd:
+    if recorded is not None and has_recorded_outcome(recorded.directory):
+        outcome = compose_outcome(recorded)
         return WatchEnd(outcome=outcome, status=derive_exit_status(outcome))
+    directory = settings.runs / run_id
+    if recorded is not None and "://" not in recorded.directory:
+        directory = Path(recorded.directory)
     airflow = EmbeddedAirflow(settings, progress.print_sentence)
     try:
         client = airflow.connect()
         found = client.find_run(run_id)
     except AirflowGoneError as error:
-        if not (directory / "run.json").exists():
-            raise _refuse(run_id, settings) from None
-        return make_end_without_airflow(run_id, Run(str(directory)).scenario.name, directory, error)
+        if recorded is None:
+            raise refuse_run(run_id, settings) from None
+        return make_end_without_airflow(run_id, recorded.scenario.name, directory, error)
     if found is None:
-        raise _refuse(run_id, settings)
+        if recorded is None:
+            raise refuse_run(run_id, settings)
+        remedy = f"`brokerproof verify {run_id}` judges its tables"
+        raise InputError("the run has no outcome, and Airflow does not run it", file=recorded.directory, remedy=remedy)
     run = ScenarioRun(
         client=client,
         scenario=found.dag_id,
@@ -72,12 +78,6 @@ def _watch(run_id: str, settings: Settings, progress: Progress) -> WatchEnd:
         check_scheduler=airflow.check_scheduler,
     )
     return watch_run(run, progress)
-
-
-def _refuse(name: str, settings: Settings) -> InputError:
-    known = [directory.name for directory in settings.runs.glob("*") if (directory / "run.json").exists()]
-    near = suggest_name(name, known) if known else "`brokerproof history` lists the runs"
-    return InputError(f"no run called `{name}` is running or has an outcome", remedy=near)
 
 
 @dataclass(frozen=True, kw_only=True)

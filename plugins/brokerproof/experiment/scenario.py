@@ -84,10 +84,10 @@ class Loosened(FrozenModel):
 
 
 class ExpectedOwner(FrozenModel):
-    """The region that the topic's owner must be in at the end of a phase."""
+    """The regions that the owner of each of the topic's partitions must be in at the end of two phases."""
 
-    steady: str | None = None
-    recovery: str | None = None
+    steady: str | None = Field(None, description="region at the end of the steady phase; by default any region")
+    recovery: str | None = Field(None, description="region at the end of the recovery phase; by default any region")
 
     @property
     def by_phase(self) -> dict[Phase, str]:
@@ -164,7 +164,12 @@ class Scenario(FrozenModel):
         description="clusters whose disks a fault destroys. Messages that are missing there, or that never left "
         "there, are counted and legal. `rpo_messages` must have a maximum for messages that no cluster holds any more",
     )
-    owner: ExpectedOwner = ExpectedOwner()
+    owner: ExpectedOwner = Field(
+        ExpectedOwner(),
+        description="regions of the topic's owner at the end of a phase. The end is the phase's last third, without the "
+        "time before the last fault in the phase took effect or was undone. Each sample in this time that names an "
+        "owner must name one in the region, unless a bound on `owner_in_region` allows fewer",
+    )
     late_after_s: float = Field(
         1.0,
         gt=0,

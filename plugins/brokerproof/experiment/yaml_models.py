@@ -126,14 +126,15 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     return f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(map(shorten, names)) or 'nothing is defined'}"
 
 
-def suggest_file(name: str, directories: Directories) -> str:
+def suggest_file(name: str, directories: Directories, further: Iterable[str] = ()) -> str:
     """Return a remedy for a file that was not found: a similar name, or how to include a file that the product ships.
 
-    A shipped file is not found if an environment variable sets other directories instead of the shipped one.
+    A shipped file is not found if an environment variable sets other directories instead of the shipped one. The
+    similar name may also be one of `further`.
     """
     if directories.has_left_out(name):
         return f"it is a shipped one: let {directories.variable} end with `:`"
-    return suggest_name(name, directories.list_files())
+    return suggest_name(name, {*directories.list_files(), *further})
 
 
 def _copy(value: Any) -> Any:

@@ -252,10 +252,13 @@ class History:
         with self._begin_reading() as session:
             return select_campaigns(session, stamp=stamp)
 
-    def list_run_ids(self, scenario: str) -> list[str]:
-        """Return the ids of all recorded runs of a scenario."""
+    def list_run_ids(self, scenario: str | None = None) -> list[str]:
+        """Return the ids of all recorded runs of a scenario (None for all scenarios), newest first."""
+        chosen = select(RecordedRun.run_id).order_by(*NEWEST_FIRST)
+        if scenario is not None:
+            chosen = chosen.where(RecordedRun.scenario == scenario)
         with self._begin_reading() as session:
-            return list(session.scalars(select(RecordedRun.run_id).where(RecordedRun.scenario == scenario)))
+            return list(session.scalars(chosen))
 
     def find_run_place(self, run_id: str) -> RunPlace | None:
         """Return a run's directory and regressions without reading the rest of its row; None if it is not recorded."""

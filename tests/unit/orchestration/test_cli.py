@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from brokerproof.cli import main
+from brokerproof.results.history import open_history
 from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
 from builders import SCENARIOS, leave_judgement, make_run
@@ -98,6 +99,81 @@ def test_unusable_input_exits_with_3_before_anything_starts(
     assert main(arguments) == 3
     assert said in " ".join(capsys.readouterr().err.split())
     assert airflow.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "brokerproof: the following arguments are required: COMMAND (`brokerproof --help` "),
+        (["histroy"], "brokerproof: `histroy` is no command (did you mean `history`?)"),
+        (["airflow", "strat"], "brokerproof airflow: `strat` is no action (did you mean `start`?)"),
+        (
+            ["history", "region_lost", "--by", "setings"],
+            "`setings` is no value of `--by` (did you mean `settings`?)",
+        ),
+        (["run", "region_lost", "--runtim", "a", "--st", "a=1"], "unknown option `--st` (did you mean `--set`?)"),
+        (["history", "--limt", "5"], "brokerproof history: unknown option `--limt` (did you mean `--limit`?)"),
+        (["history", "--limt=5"], "unknown option `--limt` (did you mean `--limit`?)"),
+        (["doctor", "--quux"], "unknown option `--quux` (one of: --help, --json)"),
+        (["--output", "a", "metrics"], "brokerproof: `--output` is before the command (write options after it"),
+        (["doctor", "all"], "brokerproof doctor: unexpected argument `all` (`brokerproof doctor --help` "),
+        (["explain", "run", "p"], "brokerproof explain: the following arguments are required: SEQ ("),
+        (["history", "--compare", "a"], "brokerproof history: --compare: expected 2 arguments ("),
+        (["history", "--limit", "0"], "brokerproof history: --limit: `0` is no number over 0 ("),
+    ],
+)
+def test_a_wrong_option_command_or_argument_exits_with_3_and_one_sentence(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 3
+    output = capsys.readouterr()
+    assert said in output.err
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert main([*arguments, "--json"]) == 3
+    output = capsys.readouterr()
+    assert json.loads(output.out) == {"error": output.err.rstrip("\n")}
+
+
+def test_help_still_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["history", "--help"])
+    assert end.value.code == 0
+    assert "--compare" in capsys.readouterr().out
+    # A shortened option is no mistake.
+    assert main(["scenarios", "--js"]) == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["history"], ["history", "region_lost"], ["badge"], ["history", "--by", "version"]], ids=" ".join
+)
+@pytest.mark.parametrize(
+    ("name", "near"), [("region_lots", "region_lost"), ("earlier_naem", "earlier_name")], ids=["a file", "a run"]
+)
+def test_a_scenario_without_a_file_and_without_a_run_is_refused(
+    command: list[str], name: str, near: str, tmp_path: Path, scenarios: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (scenarios / "earlier_name.yaml").write_text(SCENARIO)
+    with open_history() as history:
+        history.record(make_run(tmp_path / "run", scenarios / "earlier_name.yaml", run_id="earlier_name-1"))
+    (scenarios / "earlier_name.yaml").unlink()
+    assert main([*command, name, "--json"]) == 3
+    output = capsys.readouterr()
+    assert json.loads(output.out)["error"] == (
+        f"no scenario is called `{name}`, and none of its runs is recorded (did you mean `{near}`?)"
+    )
+    assert main([*command[:1], near]) == 0
+
+
+def test_a_scenario_that_has_no_run_yet_gets_the_advice_to_run_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "region_lost"]) == 0
+    assert "brokerproof run region_lost" in capsys.readouterr().out
+    assert main(["badge", "region_lost"]) == 0
+    assert "no run" in capsys.readouterr().out
+
+
+def test_a_shipped_scenario_that_the_settings_leave_out_is_named_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "sync_nominal"]) == 3
+    assert "it is a shipped one: let BROKERPROOF_SCENARIOS end with `:`" in capsys.readouterr().err
 
 
 def test_rules_for_notifiers_that_cannot_be_used_exit_with_3_before_anything_starts(

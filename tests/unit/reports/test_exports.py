@@ -66,7 +66,7 @@ def test_the_report_of_a_run_that_was_not_judged_says_so(plant, capsys):
 @pytest.mark.parametrize("place", ["nothing/here", "nosuchprotocol://bucket/run"])
 def test_what_is_no_run_gets_a_sentence(place, capsys):
     assert main(["report", place]) == 3
-    assert "give a directory of var/runs/" in " ".join(capsys.readouterr().err.split())
+    assert "give a run's id, its directory or the directory's URL" in " ".join(capsys.readouterr().err.split())
 
 
 def test_nothing_is_written_where_one_file_cannot_be_made(plant, judgement, monkeypatch):

@@ -172,7 +172,10 @@ def test_the_command_compares_two_runs(recorded, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--compare", "r0", "r9"], "--compare: no run `r9` is recorded (`brokerproof history --json` has the ids"),
+        (
+            ["--compare", "r0", "r9"],
+            "no run called `r9` is known (give a run's id",
+        ),
         (["kill_region", "--compare", "r0", "r1"], "leave out the scenarios"),
     ],
 )

@@ -160,7 +160,7 @@ class ScenarioRun:
         return "its log in Airflow says why"
 
 
-def has_recorded_outcome(directory: Path) -> bool:
+def has_recorded_outcome(directory: Path | str) -> bool:
     try:
         return read_record(Run(str(directory)), Outcome) is not None
     except BrokerproofError:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -28,12 +29,16 @@ from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
 _COLOURS_OF_LEGALITY = {Legality.ILLEGAL: "red", Legality.LEGAL: "green", Legality.UNDECIDED: "yellow"}
+# A width in columns that no table reaches.
+_UNLIMITED = 100_000
 _STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": "magenta"}
 
 
 def print_message_life(life: MessageLife, console: Console) -> None:
+    """Print the message's life. The events are a table, or a list if the terminal is too narrow for the table."""
+
     def line(text: str, style: str = "") -> None:
-        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(text, style=style, markup=False, highlight=False)
 
     line(life.sentence, "bold")
     for problem in life.problems:
@@ -41,7 +46,7 @@ def print_message_life(life: MessageLife, console: Console) -> None:
     for anomaly in life.judged.anomalies if life.judged else ():
         line(_describe_anomaly(anomaly), _COLOURS_OF_LEGALITY[anomaly.legality])
     if life.events:
-        console.print(_make_rich_table(tabulate_events(life)))
+        _print_events(tabulate_events(life), console)
     for course in life.faults:
         line(_describe_fault(course, life), "yellow")
     for text in _list_remarks(life):
@@ -117,15 +122,31 @@ def tabulate_events(life: MessageLife) -> EventTable:
     )
 
 
+def _print_events(events: EventTable, console: Console) -> None:
+    table = _make_rich_table(events)
+    unlimited = console.options.update(width=_UNLIMITED)
+    if console.measure(table, options=unlimited).maximum <= console.width:
+        console.print(table)
+        return
+    # Each event has a line with its time and its name. The rest is below it, where words are not cut.
+    console.print(Text(", ".join(filter(None, [events.title, events.day]))))
+    widths = [max(len(getattr(row, name)) for row in events.rows) for name in ("time", "offset")]
+    for row in events.rows:
+        style = _STYLES.get(row.kind, "")
+        offset = [row.offset.rjust(widths[1])] if events.has_offsets else []
+        console.print(Text("  ".join([row.time.ljust(widths[0]), *offset, row.event]), style=style))
+        position = f"position {row.position}" if row.position else ""
+        rest = "; ".join(filter(None, [row.place, position, row.details]))
+        console.print(Padding(Text(rest, style=style), (0, 0, 0, 4), expand=False))
+
+
 def _make_rich_table(events: EventTable) -> Table:
     table = Table(title=Text(events.title) if events.title else None, title_justify="left")
-    table.add_column(events.day, no_wrap=True)
+    table.add_column(events.day)
     if events.has_offsets:
-        table.add_column("offset", justify="right", no_wrap=True)
-    table.add_column("event", no_wrap=True)
-    table.add_column("where", overflow="fold")
-    table.add_column("position", no_wrap=True)
-    table.add_column("details", overflow="fold")
+        table.add_column("offset", justify="right")
+    for name in ("event", "where", "position", "details"):
+        table.add_column(name)
     for row in events.rows:
         offset = [row.offset] if events.has_offsets else []
         cells = [row.time, *offset, row.event, row.place, row.position, row.details]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import fsspec
@@ -84,6 +85,39 @@ def test_every_event_has_its_time_offset_place_position_and_details(tmp_path: Pa
             "redelivery 1; replicated from other",
         ],
         ["22:13:24.000", "+5.000 s", "ack confirmed", "main / audit / consumer-0 (incarnation 1)", "5:7", ""],
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("apart_us", [SECOND, 24 * HOUR], ids=["one day", "two days"])
+def test_no_line_is_longer_than_the_terminal_and_no_word_is_cut(tmp_path: Path, width: int, apart_us: int) -> None:
+    run = plant(tmp_path / "run", facts={"clock_error_us": 2500}, apart_us=apart_us)
+    narrow, wide = show(run, width=width), show(run, width=400)
+    assert max(map(len, narrow.splitlines())) <= width
+    words, found = (set(re.split(r"[\s│;,]+", text)) for text in (wide, narrow))
+    headers = {word for word in words if not re.search(r"\w", word)} | {
+        "event",
+        "where",
+        "position",
+        "details",
+        "offset",
+    }
+    assert words - headers
+    assert words - headers <= found
+
+
+def test_on_80_columns_each_event_has_its_time_and_below_it_the_rest(tmp_path: Path) -> None:
+    lines = show(plant(tmp_path / "run"), width=80).splitlines()
+    at = lines.index("persistent://mytenant/eu/orders, 2023-11-14 UTC")
+    assert [line.rstrip() for line in lines[at + 1 : at + 9]] == [
+        "22:13:20.000  +1.000 s  sent",
+        "    main; attempt 1 of 2, epoch 0; 4.0 ms after its schedule",
+        "22:13:20.000  +1.000 s  stored",
+        "    main; position 5:7",
+        "–                    –  outcome unknown",
+        "    main; attempt 1 of 2; [bold]timeout",
+        "22:13:21.000  +2.000 s  fault effective",
+        "    b-1; eu_killed (kill); e",
     ]
 
 
@@ -169,9 +203,9 @@ def test_missing_evidence_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFix
         ("run", "p1", "2", "`p1` has no message 2 (give one from 1 to 1)"),
         ("run", "p1", "first", "SEQ: `first` is no seq (give a whole number from 0 on)"),
         ("run", "p1", "9" * 5000, "is no seq (give a whole number from 0 on)"),
-        ("nowhere", "p1", "1", "holds no run (give a directory of var/runs/, or the URL of a run's directory)"),
-        ("x" * 5000, "p1", "1", "(give a directory of var/runs/, or the URL of a run's directory)"),
-        ("memory://nowhere", "p1", "1", "holds no run (give a directory of var/runs/, or the URL"),
+        ("nowhere", "p1", "1", "holds no run (give a run's id, its directory or the directory's URL"),
+        ("x" * 5000, "p1", "1", "holds no run (give a run's id, its directory or the directory's URL"),
+        ("memory://nowhere", "p1", "1", "holds no run (give a run's id, its directory or the directory's URL"),
         ("nonsense://run", "p1", "1", "cannot be read: "),
     ],
 )
@@ -187,11 +221,11 @@ def test_what_is_not_there_exits_with_3(
 
 
 def test_help_teaches_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "brokerproof explain var/runs/<run id> mycluster-p0 4711" in build_parser().format_help()
+    assert "brokerproof explain RUN mycluster-p0 4711" in build_parser().format_help()
     with pytest.raises(SystemExit):
         build_parser().parse_args(["explain", "--help"])
     output = capsys.readouterr().out
-    assert "brokerproof explain var/runs/<run id> mycluster-p0 4711 --json" in output
+    assert "brokerproof explain RUN mycluster-p0 4711 --json" in output
     assert "exit status: 0 all that is recorded" in output
 
 
