@@ -122,8 +122,9 @@ def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
 def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
     """Yield the reasons why an expectation did not hold.
 
-    If it is about a metric, each reason is a measured value with its bound. Otherwise, the first reason is the number
-    of rows that violate it or are undecided, and samples of these rows follow as JSON.
+    If it does not apply, this is the only reason. If it is about a metric and has samples of values that broke a bound
+    or are undecided, each reason is such a value with its bound. Otherwise, the first reason is the number of rows that
+    violate it or are undecided, or else the suite's reason, and samples of rows follow as JSON.
     """
     samples = check.samples[:MOST_SAMPLES]
     if check.verdict is Verdict.NOT_APPLICABLE:
