@@ -16,6 +16,7 @@ from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import TOTALS, Check, Counts, Judgement, SuiteJudgement
 from brokerproof.run.measurement import Measurement
+from brokerproof.suites.suite_file import make_entry
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = ROOT / "dags" / "scenarios"
@@ -53,9 +54,19 @@ def make_run(
 def make_check(
     name: str, verdict: str = Verdict.PASSED, *, samples: Iterable[dict[str, Any]] = (), **values: Any
 ) -> Check:
-    """Make one expectation with its result."""
-    given = {"rows": 1000, "unexpected": 0, "undecided": 0, "legal": 0, "samples": tuple(samples), **values}
-    return Check(name=name, description=f"The demand of {name}.", verdict=Verdict(verdict), **given)
+    """Make one expectation with its result. That of an anomaly or a metric has the description of the shipped suite."""
+    is_shipped = name in METRICS or name in set(Anomaly)
+    description = make_entry(name)["description"] if is_shipped else f"The demand of {name}."
+    given = {
+        "description": description,
+        "rows": 1000,
+        "unexpected": 0,
+        "undecided": 0,
+        "legal": 0,
+        "samples": tuple(samples),
+        **values,
+    }
+    return Check(name=name, verdict=Verdict(verdict), **given)
 
 
 def make_suite(verdict: str = Verdict.PASSED, *checks: Check, why: str = "so") -> SuiteJudgement:

@@ -7,7 +7,6 @@ from typing import Any
 
 from brokerproof.experiment.numbers import NOTHING, format_value
 from brokerproof.reports.pages import NOISE_WORDS, Page, render
-from brokerproof.results.regressions import RULE
 from brokerproof.results.run_difference import NumberDifference, RunDifference, WordDifference
 from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
 from brokerproof.results.trends import ScenarioTrend
@@ -23,7 +22,6 @@ def render_comparison(difference: RunDifference, page: Page) -> str:
             "headline": _write_headline(difference),
             "numbers": list(_list_numbers(numbers)),
             "words": [(word, NOISE_WORDS[word.larger_than_noise]) for word in difference.words],
-            "rule": RULE,
         },
     )
 
@@ -36,9 +34,10 @@ def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "")
 
 
 def _write_headline(difference: RunDifference) -> str:
-    """Return a text that lists what differs by more than noise: verdicts, then worse metrics, then better metrics."""
-    worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
-    better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
+    """Return a text that lists what differs by more than noise: verdicts, then worse results, then better results."""
+    numbers = [*difference.counts, *difference.measurements]
+    worse = [one.name for one in numbers if one.larger_than_noise and one.worse]
+    better = [one.name for one in numbers if one.larger_than_noise and one.worse is False]
     parts = [
         *(_tell_word(one) for one in difference.words if one.larger_than_noise),
         *([f"worse: {', '.join(dict.fromkeys(worse))}"] if worse else []),
@@ -55,6 +54,7 @@ def _tell_word(word: WordDifference) -> str:
 
 def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any]]:
     ranks = {True: 0, None: 1, False: 2}
+    directions = {True: ", worse", False: ", better", None: ""}
     for one in sorted(numbers, key=lambda one: ranks[one.larger_than_noise]):
         yield {
             "name": one.name,
@@ -62,7 +62,7 @@ def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any
             "a": format_value(one.a, one.unit),
             "b": format_value(one.b, one.unit),
             "relative": NOTHING if one.relative is None else f"{one.relative:+.0%}",
-            "noise": NOISE_WORDS[one.larger_than_noise],
+            "noise": NOISE_WORDS[one.larger_than_noise] + (directions[one.worse] if one.larger_than_noise else ""),
             "bad": bool(one.larger_than_noise and one.worse),
             "why": one.why,
         }

@@ -20,7 +20,7 @@ from brokerproof.results.history import History
 from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_difference import RunDifference
-from brokerproof.results.run_groups import MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
+from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
 from brokerproof.run.judgement import TOTALS
 
 # Further differences are only counted. If the scenario was rewritten, every parameter differs.
@@ -145,7 +145,8 @@ def _format_lost(run: RecordedRun) -> str:
 def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> None:
     """Print a column for each group: the verdicts, and the median and number of runs of each measurement.
 
-    A median that differs from the first group's by more than noise is marked as worse, better or other.
+    A median that differs from the first group's by more than noise is marked as worse, better or other. The rule for
+    this comes once, after the table.
     """
     if not groups:
         console.print("No such run is recorded yet.")
@@ -158,6 +159,8 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
     for (metric, subject, _), cells in list_rows(shown):
         table.add_row(_name(metric, subject), *map(_format_cell, cells))
     console.print(table)
+    if len(groups) > 1:
+        console.print(Text(GROUP_RULE, style="dim"), "", sep="\n")
     for group in groups[1:] if by is GroupBy.SETTINGS else ():
         differences = group.differences[:_MAX_DIFFERENCES]
         left_out = len(group.differences) - len(differences)
@@ -170,7 +173,7 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
 def print_difference(difference: RunDifference, console: Console) -> None:
     """Print the settings, versions and results in which run b differs from run a.
 
-    For each result, also print whether it differs by more than noise.
+    For each result, also print whether it differs by more than noise. The rule for this comes once, at the end.
     """
     console.print(Text.assemble("a ", (difference.a, "bold"), "\nb ", (difference.b, "bold")), soft_wrap=True)
     if not difference.comparable:
@@ -178,26 +181,32 @@ def print_difference(difference: RunDifference, console: Console) -> None:
     for title, changes in (("different settings", difference.settings), ("versions", difference.versions)):
         table = _make_table(title, "a", "b")
         for change in changes:
-            values = ("not set" if value is None else escape(str(value)) for value in (change.a, change.b))
-            table.add_row(escape(change.field), *values)
+            table.add_row(escape(change.field), *map(escape, change.texts))
         if table.row_count:
             console.print("", table, sep="\n")
-    table = _make_table("different results", "a", "b", "b - a", "", "more than noise?", "because")
+    numbers = (*difference.counts, *difference.measurements)
+    columns = ["different results", "a", "b", "b - a", "", "", "more than\nnoise?"]
+    if any(word.why for word in difference.words) or any(number.why for number in numbers):
+        columns.append("runs before")
+    table = _make_table(*columns)
     for word in difference.words:
         answer = _format_answer(word.larger_than_noise)
-        table.add_row(escape(word.name), word.a or NOTHING, word.b or NOTHING, "", "", answer, escape(word.why))
-    for number in (*difference.counts, *difference.measurements):
-        table.add_row(
+        cells = (escape(word.name), word.a or NOTHING, word.b or NOTHING, "", "", "", answer, escape(word.why))
+        table.add_row(*cells[: len(columns)])
+    for number in numbers:
+        cells = (
             _name(number.name, number.subject),
-            format_value(number.a, number.unit),
-            format_value(number.b, number.unit),
-            format_value(number.difference, number.unit, sign="+"),
+            format_value(number.a),
+            format_value(number.b),
+            format_value(number.difference, sign="+"),
+            number.unit,
             "" if number.relative is None else f"{number.relative:+.0%}",
             _format_answer(number.larger_than_noise, worse=number.worse),
             escape(number.why),
         )
+        table.add_row(*cells[: len(columns)])
     if table.row_count:
-        console.print("", table, sep="\n")
+        console.print("", table, "", Text(difference.rule), sep="\n")
     else:
         console.print("\nAll results are equal.")
 

@@ -6,7 +6,8 @@ Each suite of expectations is a test suite, and each expectation a test case. On
 - If the run is as expected, an expectation that did not hold is `skipped`, because some scenarios have to fail.
 - If the run is not as expected, an expectation that did not hold is a `failure` if the evidence proves it wrong, and an
   `error` if the evidence is not enough. The case `verdict` is also a `failure` or an `error`.
-- An expectation that does not apply to the messaging system is always `skipped`.
+- An expectation that does not apply to the messaging system is always `skipped`. So is an expectation about a metric
+  without a bound or without a measurement, because it tested nothing.
 
 The elements are those of Jenkins' schema `junit-10`.
 """
@@ -24,11 +25,13 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_bounds, format_exactly
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
+from brokerproof.reports.run_report import explain_unmeasured, find_gap
 from brokerproof.results.durations import read_trigger_time
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, find_judgement
 from brokerproof.run.outcome import Outcome
+from brokerproof.suites.suite_file import begin_with_description
 
 # The number of samples for each expectation. The run's table `anomalies` has all anomalies.
 MOST_SAMPLES = 10
@@ -52,6 +55,8 @@ class _Case:
     verdict: Verdict
     message: str = ""
     detail: tuple[str, ...] = ()
+    # What an expectation that passed lacked to test anything, such as a bound; empty if it lacked nothing.
+    gap: str = ""
     # Only the case of the whole run has a time, because the expectations are judged together.
     seconds: float = 0
 
@@ -96,23 +101,30 @@ def _list_suites(judgement: Judgement | None) -> Iterator[tuple[str, Iterator[_C
     if judgement is None:
         return
     for name in dict.fromkeys([*map(str, Suite), *judgement.suites]):
-        yield name, _list_cases(name, judgement.suites.get(name))
+        yield name, _list_cases(name, judgement.suites.get(name), judgement)
 
 
-def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
+def _list_cases(name: str, suite: SuiteJudgement | None, judgement: Judgement) -> Iterator[_Case]:
     if suite is None:
         yield _Case(name="suite", verdict=Verdict.UNKNOWN, message=f"suite {name} was not judged")
         return
     for check in suite.expectations:
-        if check.verdict is Verdict.PASSED:
+        if gap := find_gap(judgement, check):
+            rows = [_describe_measurement(check, row.model_dump()) for row in judgement.list_measured(check)]
+            message = f"{gap}: {'; '.join(rows) or explain_unmeasured(check)}"
+            yield _Case(name=check.name, verdict=check.verdict, message=message, detail=(check.description,), gap=gap)
+        elif check.verdict is Verdict.PASSED:
             yield _Case(name=check.name, verdict=check.verdict)
         else:
-            sentences = list(_describe_check(check, suite))
+            own = begin_with_description(check.name, check.description)
+            first, *others = _describe_check(check, suite)
+            # The suite's reason may already begin with the description.
+            is_added = check.verdict is not Verdict.NOT_APPLICABLE and not first.startswith(own)
             yield _Case(
                 name=check.name,
                 verdict=check.verdict,
-                message=sentences[0],
-                detail=(check.description, *sentences[1:], *_describe_rest(check)),
+                message=f"{own}{first}" if is_added else first,
+                detail=(*(() if is_added else (check.description,)), *others, *_describe_rest(check)),
             )
     # A suite that could not be judged may have no expectation with its verdict.
     if merge_verdicts([Verdict.NOT_APPLICABLE, *(check.verdict for check in suite.expectations)]) is not suite.worst:
@@ -122,30 +134,32 @@ def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
 def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
     """Yield the reasons why an expectation did not hold.
 
-    If it is about a metric, each reason is a measured value with its bound. Otherwise, the first reason is the number
-    of rows that violate it or are undecided, and samples of these rows follow as JSON.
+    If it does not apply, this is the only reason. If it is about a metric and has samples of values that broke a bound
+    or are undecided, each reason is such a value with its bound. Otherwise, the first reason is the number of rows that
+    violate it or are undecided, or else the suite's reason, and samples of rows follow as JSON.
     """
     samples = check.samples[:MOST_SAMPLES]
     if check.verdict is Verdict.NOT_APPLICABLE:
         yield check.why
     elif check.name in METRICS and samples and (check.verdict is Verdict.FAILED or check.undecided):
-        yield from (_describe_measurement(check.name, sample) for sample in samples)
+        yield from (_describe_measurement(check, sample) for sample in samples)
     else:
         yield _describe_rows(check, suite)
         yield from (_describe_sample(sample) for sample in samples)
 
 
-def _describe_measurement(name: str, sample: Mapping[str, Any]) -> str:
+def _describe_measurement(check: Check, sample: Mapping[str, Any]) -> str:
     subject = f" of {sample['subject']}" if sample.get("subject") else ""
-    unit, value = str(sample.get("unit") or ""), sample.get("value")
-    observed = "could not be measured" if value is None else f"is {format_exactly(value, unit)}"
-    # If the scenario sets no bound, the metric's own bound is in force.
-    minimum = METRICS[name].minimum if sample.get("minimum") is None else sample["minimum"]
-    maximum = METRICS[name].maximum if sample.get("maximum") is None else sample["maximum"]
-    limits = format_bounds(minimum, maximum, unit, write=format_exactly)
+    unit, observed = str(sample.get("unit") or ""), "could not be measured"
+    for words, name in (("", "value"), ("at least ", "at_least"), ("at most ", "at_most")):
+        if sample.get(name) is not None:
+            observed = f"is {words}{format_exactly(sample[name], unit)}"
+            break
+    bounds = check.find_bounds(sample.get("minimum"), sample.get("maximum"))
+    limits = format_bounds(*bounds, unit, write=format_exactly)
     demand = f", and has to be {' and '.join(limits)}" if limits else ""
     evidence = f": {sample['evidence']}" if sample.get("evidence") else ""
-    return f"`{name}`{subject} {observed}{demand}{evidence}"
+    return f"`{check.name}`{subject} {observed}{demand}{evidence}"
 
 
 def _describe_rows(check: Check, suite: SuiteJudgement) -> str:
@@ -181,12 +195,13 @@ def _make_suite(name: str, cases: list[_Case], run: Run, outcome: Outcome) -> ET
         element = ET.SubElement(
             suite, "testcase", name=case.name, classname=f"{outcome.scenario}.{name}", time=f"{case.seconds:.3f}"
         )
-        if case.verdict is Verdict.PASSED:
+        if case.verdict is Verdict.PASSED and not case.gap:
             continue
-        expected = outcome.met and case.verdict is not Verdict.NOT_APPLICABLE
+        expected = outcome.met and case.verdict is not Verdict.NOT_APPLICABLE and not case.gap
         message = f"{case.verdict} in a run that is as expected: {case.message}" if expected else case.message
-        tag = "skipped" if outcome.met else _TAGS[case.verdict]
-        result = ET.SubElement(element, tag, type=str(case.verdict), message=message)
+        tag = "skipped" if outcome.met or case.gap else _TAGS[case.verdict]
+        kind = case.gap.replace(" ", "_") or str(case.verdict)
+        result = ET.SubElement(element, tag, type=kind, message=message)
         result.text = "\n".join([message, *case.detail])
     return suite
 

@@ -49,6 +49,8 @@ def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: C
             line(describe_restarts(node))
         if whole.recovery:
             console.print(_tabulate_recovery(whole))
+            for reason, names in _group_unmeasured(whole).items():
+                line(f"not measured: {', '.join(names)} ({reason})")
         if whole.latency:
             console.print(_tabulate_latencies(whole.latency, "publish latency, p50 and p99 in ms"))
             if whole.link:
@@ -96,7 +98,10 @@ def describe_restarts(restarts: NodeRestarts) -> str:
 
 
 def _tabulate_recovery(outcome: Outcome) -> Table:
-    """Return a table with metrics as rows and faults as columns. A value is followed by its bounds, in parentheses."""
+    """Return a table with metrics as rows and faults as columns. A value is followed by its bounds, in parentheses.
+
+    A value without a bound is grey, because nothing judges it.
+    """
     table = Table(title="recovery", title_justify="left")
     table.add_column("metric")
     for fault in outcome.recovery:
@@ -106,10 +111,21 @@ def _tabulate_recovery(outcome: Outcome) -> Table:
         for fault, measured in outcome.recovery.items():
             value = format_value(measured.get(name), METRICS[name].unit if name in METRICS else "")
             bounds = format_bounds(*outcome.bounds.get(fault, {}).get(name, (None, None)))
-            cells.append(f"{value} ({', '.join(bounds)})" if bounds else value)
+            is_free = not bounds and measured.get(name) is not None
+            more = f" ({', '.join(bounds) or 'no bound'})" if bounds or is_free else ""
+            cells.append(Text(f"{value}{more}", style="" if bounds else "dim"))
         table.add_row(name, *cells)
     table.caption = "– is not measured"
     return table
+
+
+def _group_unmeasured(outcome: Outcome) -> dict[str, list[str]]:
+    """Return the measurements without a value as {reason: [`METRIC of FAULT`, …]}."""
+    names: dict[str, list[str]] = {}
+    for fault, reasons in outcome.unmeasured.items():
+        for metric, reason in reasons.items():
+            names.setdefault(reason, []).append(f"{metric} of {fault}")
+    return names
 
 
 def _tabulate_latencies(latency: LatenciesByTime, title: str) -> Table:

@@ -137,7 +137,7 @@ def draw_trend(trend: ScenarioTrend) -> dict[str, Any]:
         if (usual := find_usual_range(trend.runs, value)) is not None:
             span = {"x0": 0, "x1": 1, "y0": usual[0], "y1": usual[1]}
             layout["shapes"].append({"type": "rect", "xref": f"{x} domain", "yref": y, **span})
-        worse = [value.name in run.worse for run in trend.runs]
+        worse = [run.is_worse(value) for run in trend.runs]
         data.append(
             {
                 "x": list(range(len(trend.runs))),

@@ -18,7 +18,13 @@ from brokerproof.experiment.numbers import format_seconds, format_value
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.reports.pages import Page, render
-from brokerproof.reports.run_report import RunReport, describe_bounds
+from brokerproof.reports.run_report import (
+    NOT_MEASURED,
+    ExpectationRow,
+    RunReport,
+    describe_measurement,
+    explain_unmeasured,
+)
 from brokerproof.reports.timeline_chart import draw_timeline
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.run.directory import Run
@@ -86,7 +92,10 @@ def _list_values(report: RunReport) -> dict[str, Any]:
 
 
 def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
-    rows = [row for row in (report.judgement.measurements if report.judgement else ()) if row.suite == "recovery"]
+    judgement = report.judgement
+    if judgement is None:
+        return
+    rows = [row for row in judgement.measurements if row.suite == "recovery"]
     for name in dict.fromkeys(row.subject for row in rows if METRICS[row.metric].is_per_fault):
         rows_of_fault = [row for row in rows if row.subject == name]
         parts = list(_divide_recovery(rows_of_fault))
@@ -98,8 +107,7 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
                 {
                     "metric": row.metric,
                     "meaning": METRICS[row.metric].meaning,
-                    "value": format_value(row.value, row.unit),
-                    "bound": describe_bounds(row),
+                    **describe_measurement(row, judgement.find_bounds(row))._asdict(),
                 }
                 for row in rows_of_fault
             ],
@@ -167,9 +175,16 @@ def _list_suites(report: RunReport) -> Iterator[dict[str, Any]]:
             "name": str(name),
             "verdict": suite.worst,
             "why": suite.why,
-            "rows": [row for row in rows_of_suite if row.check.verdict is not Verdict.NOT_APPLICABLE],
-            "inapplicable": [row for row in rows_of_suite if row.check.verdict is Verdict.NOT_APPLICABLE],
+            "rows": [row for row in rows_of_suite if not _explain_absence(row)],
+            "absent": [(row.check, why) for row in rows_of_suite if (why := _explain_absence(row))],
         }
+
+
+def _explain_absence(row: ExpectationRow) -> str:
+    """Return why an expectation has nothing to judge; empty if it has."""
+    if row.check.verdict is Verdict.NOT_APPLICABLE:
+        return f"not applicable: {row.check.why}"
+    return f"not measured: {explain_unmeasured(row.check)}" if row.gap == NOT_MEASURED else ""
 
 
 def _list_anomalies(report: RunReport) -> Iterator[dict[str, Any]]:

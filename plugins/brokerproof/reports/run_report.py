@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_bounds, format_value
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.results.story import DescribedFault, describe_faults
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, find_judgement
+from brokerproof.run.judgement import Bounds, Check, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import TablesDeletion, read_record
@@ -21,16 +23,30 @@ from brokerproof.run.table_rows import iterate_rows
 NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them from its tables."
 
 
+class MeasuredValue(NamedTuple):
+    """A measurement in words: its subject, such as a fault, its value, and its bounds, which are empty if it has none.
+
+    `why` is the reason if it was not measured, and else empty.
+    """
+
+    subject: str
+    value: str
+    bounds: str
+    is_within: bool | None
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExpectationRow:
     """One expectation of a suite, with its result. If it checks a metric, `values` has the metric's measurements.
 
-    A measurement is (subject, such as a fault; value with unit; bounds in words; result of `is_within`).
+    `gap` is the result of `find_gap`.
     """
 
     suite: str
     check: Check
-    values: tuple[tuple[str, str, str, bool | None], ...]
+    values: tuple[MeasuredValue, ...]
+    gap: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,33 +75,75 @@ class RunReport:
     def expectations(self) -> list[ExpectationRow]:
         """The expectations of all suites, with the most severe verdicts first."""
         rows = [
-            ExpectationRow(suite=str(name), check=check, values=tuple(self._list_values(check)))
+            ExpectationRow(
+                suite=str(name),
+                check=check,
+                values=tuple(self._list_values(check)),
+                gap=find_gap(self.judgement, check) if self.judgement else "",
+            )
             for name, suite in (self.judgement.suites.items() if self.judgement else ())
             for check in suite.expectations
         ]
         return sorted(rows, key=lambda row: -row.check.verdict.severity)
 
-    def _list_values(self, check: Check) -> Iterator[tuple[str, str, str, bool | None]]:
-        if self.judgement is None or check.name not in METRICS:
-            return
-        for row in self.judgement.measurements:
-            if row.metric == check.name:
-                subject = f"after {row.subject}" if row.subject and METRICS[row.metric].is_per_fault else row.subject
-                yield subject, format_value(row.value, row.unit), describe_bounds(row), is_within(row)
+    def _list_values(self, check: Check) -> Iterator[MeasuredValue]:
+        for row in self.judgement.list_measured(check) if self.judgement else ():
+            subject = f"after {row.subject}" if row.subject and METRICS[row.metric].is_per_fault else row.subject
+            yield describe_measurement(row, check.find_bounds(row.minimum, row.maximum), subject)
 
 
-def describe_bounds(row: Measurement) -> str:
-    """Return the bounds of a measurement in words; empty if it has none."""
-    return " and ".join(format_bounds(row.minimum, row.maximum, row.unit))
+NO_BOUND = "no bound"
+NOT_MEASURED = "not measured"
 
 
-def is_within(row: Measurement) -> bool | None:
-    """Return whether a measurement is within its bounds; None if it has no bounds or no value."""
-    if row.minimum is None and row.maximum is None:
+def find_gap(judgement: Judgement, check: Check) -> str:
+    """Return what an expectation about a metric lacks if it passed and judged nothing; empty for any other one.
+
+    It lacks a bound (`NO_BOUND`), or the run has nothing that the metric measures (`NOT_MEASURED`).
+    """
+    if check.verdict is not Verdict.PASSED or check.name not in METRICS:
+        return ""
+    rows = judgement.list_measured(check)
+    if not rows:
+        return NOT_MEASURED
+    is_bounded = any(check.find_bounds(row.minimum, row.maximum) != (None, None) for row in rows)
+    return "" if is_bounded else NO_BOUND
+
+
+def explain_unmeasured(check: Check) -> str:
+    """Return why a run has no measurement of a metric."""
+    return f"it has a value for each {METRICS[check.name].subject}, and the run has none of these"
+
+
+def describe_measurement(row: Measurement, bounds: Bounds, subject: str = "") -> MeasuredValue:
+    return MeasuredValue(
+        subject=subject,
+        value=describe_value(row),
+        bounds=" and ".join(format_bounds(*bounds, row.unit)),
+        is_within=_is_within(row, *bounds),
+        why=row.evidence if row.value is None else "",
+    )
+
+
+def describe_value(row: Measurement) -> str:
+    """Return a measurement's value with its unit, such as `51 s`, `at least 61 s`, or `not measured`."""
+    for words, value in (("", row.value), ("at least ", row.at_least), ("at most ", row.at_most)):
+        if value is not None:
+            return words + format_value(value, row.unit)
+    return NOT_MEASURED
+
+
+def _is_within(row: Measurement, minimum: float | None, maximum: float | None) -> bool | None:
+    """Return whether a measurement is within its bounds; None if it has no bounds, or if this is not known."""
+    if (minimum, maximum) == (None, None) or row.doubt is not None:
         return None
-    if row.value is None:
-        return None
-    return (row.minimum is None or row.value >= row.minimum) and (row.maximum is None or row.value <= row.maximum)
+    is_exact = row.at_least is None and row.at_most is None
+    least, most = (row.value, row.value) if is_exact else (row.at_least, row.at_most)
+    if (maximum is not None and least is not None and least > maximum) or (
+        minimum is not None and most is not None and most < minimum
+    ):
+        return False
+    return None if row.value is None else True
 
 
 def read_run_report(run: Run) -> RunReport:

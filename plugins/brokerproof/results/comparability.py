@@ -20,13 +20,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from brokerproof.errors import shorten
 from brokerproof.run.strict_model import StrictModel
 
 _SCENARIO_FIELDS = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime", "late_after_s")
 _TOPOLOGY_FIELDS = ("system", "clusters", "shared_metadata", "links", "settings")
+_NOT_SET = "not set"
 
 
 def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,10 +36,15 @@ def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
     Fields that are null, false or empty are left out, so that runs from before a field was added stay comparable. In a
     new field, such a value must therefore mean the earlier behaviour.
     """
+    selected = _select_fields(parameters)
+    return {**selected, **{name: _drop_empty(selected[name]) for name in ("scenario", "topology")}}
+
+
+def _select_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
     scenario, topology = parameters["scenario"], parameters["topology"]
     return {
-        "scenario": _drop_empty({name: scenario.get(name) for name in _SCENARIO_FIELDS}),
-        "topology": _drop_empty({name: topology.get(name) for name in _TOPOLOGY_FIELDS}),
+        "scenario": {name: scenario.get(name) for name in _SCENARIO_FIELDS},
+        "topology": {name: topology.get(name) for name in _TOPOLOGY_FIELDS},
         "machine": parameters.get("machine"),
     }
 
@@ -54,22 +60,34 @@ def compute_digest(parameters: Mapping[str, Any]) -> str:
 
 
 class Difference(StrictModel):
-    """A field, such as `scenario.workload.rate`, with its different values in two mappings. None means not set."""
+    """A field, such as `scenario.workload.rate`, with its different values in two mappings.
+
+    `absent_in` names the mapping that lacks the field; its value is None then. A value that is null is None, too, but
+    its field is not absent.
+    """
 
     field: str
     a: Any
     b: Any
+    absent_in: Literal["a", "b"] | None = None
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The two values as text. `not set` means that the field is absent."""
+        text_a, text_b = _write_value(self.a), _write_value(self.b)
+        return (_NOT_SET if self.absent_in == "a" else text_a), (_NOT_SET if self.absent_in == "b" else text_b)
 
     def __str__(self) -> str:
-        return f"{self.field} {_abbreviate(self.a)} → {_abbreviate(self.b)}"
+        return f"{self.field} {' → '.join(shorten(text, 60) for text in self.texts)}"
 
 
 def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield each field in which two mappings differ. Null, false and empty values count as not set."""
-    flat_a, flat_b = dict(_flatten(a)), dict(_flatten(b))
-    for field in dict.fromkeys([*flat_a, *flat_b]):
-        if flat_a.get(field) != flat_b.get(field):
-            yield Difference(field=field, a=flat_a.get(field), b=flat_b.get(field))
+    """Yield each field in which two mappings differ. An absent field differs from null, false, 0 and empty values.
+
+    An item of a list of mappings has its index as its name. If one side lacks the whole mapping around a field, such as
+    a fault, the field is left out if it is null or an empty list or mapping.
+    """
+    return _compare(a, b, "")
 
 
 def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
@@ -86,36 +104,55 @@ def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> It
 
 def describe_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Return the differences that make two runs incomparable, each as `field a → b`."""
-    return [str(one) for one in list_parameter_differences(select_comparable(a), select_comparable(b))]
+    differences = list_parameter_differences(_select_fields(a), _select_fields(b))
+    return [str(one) for one in differences if not (_is_empty(one.a) and _is_empty(one.b))]
 
 
-def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted field, value) for each innermost value. An item of a list of mappings has its index as its name.
+_ABSENT = object()
 
-    Null, false and empty values are left out.
-    """
-    if isinstance(value, Mapping):
-        items = list(value.items())
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        items = list(enumerate(value))
-    else:
-        if value or (value == 0 and value is not False):
-            yield path, value
+
+def _compare(a: Any, b: Any, path: str) -> Iterator[Difference]:
+    fields_a, fields_b = _find_fields(a), _find_fields(b)
+    is_one_without = fields_a is None or fields_b is None
+    if not (fields_a or fields_b) or any(
+        fields is None and value is not _ABSENT and not _is_empty(value)
+        for fields, value in ((fields_a, a), (fields_b, b))
+    ):
+        # For Python, false equals 0.
+        if a != b or isinstance(a, bool) is not isinstance(b, bool):
+            absent_in: Literal["a", "b"] | None = "a" if a is _ABSENT else "b" if b is _ABSENT else None
+            known_a, known_b = (None if value is _ABSENT else value for value in (a, b))
+            yield Difference(field=path, a=known_a, b=known_b, absent_in=absent_in)
         return
-    for name, each in items:
-        yield from _flatten(each, f"{path}.{name}" if path else str(name))
+    fields_a, fields_b = fields_a or {}, fields_b or {}
+    for name in dict.fromkeys([*fields_a, *fields_b]):
+        value_a, value_b = fields_a.get(name, _ABSENT), fields_b.get(name, _ABSENT)
+        if not (is_one_without and any(value in (None, [], {}) for value in (value_a, value_b))):
+            yield from _compare(value_a, value_b, f"{path}.{name}" if path else str(name))
+
+
+def _find_fields(value: Any) -> Mapping[str, Any] | None:
+    """Return the fields of a mapping, or the items of a list of mappings by index; None for any other value."""
+    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        return {str(index): each for index, each in enumerate(value)}
+    return value if isinstance(value, Mapping) else None
+
+
+def _is_empty(value: Any) -> bool:
+    """Return whether a value is null, false or empty. 0 is not empty."""
+    return not value and (value is False or value != 0)
 
 
 def _drop_empty(value: Any) -> Any:
     """Return a JSON value without its null, false and empty fields, at any depth. A field that is 0 stays."""
     if isinstance(value, Mapping):
         fields = {name: _drop_empty(each) for name, each in value.items()}
-        return {name: each for name, each in fields.items() if each or (each == 0 and each is not False)}
+        return {name: each for name, each in fields.items() if not _is_empty(each)}
     return [_drop_empty(each) for each in value] if isinstance(value, list) else value
 
 
-def _abbreviate(value: Any) -> str:
-    if value is None:
-        return "unset"
-    text = json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
-    return shorten(text, 60)
+def _write_value(value: Any) -> str:
+    """Return a value as in JSON. A text has quotes only if it could be mistaken for another value."""
+    if isinstance(value, str) and value not in ("", "true", "false", "null", _NOT_SET):
+        return value
+    return json.dumps(value, default=str, ensure_ascii=False)

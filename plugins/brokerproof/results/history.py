@@ -43,6 +43,7 @@ from brokerproof.results.run_difference import RunDifference, compare_two_runs
 from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy, RunGroup, group_runs
 from brokerproof.results.trends import ScenarioTrend, select_trends
 from brokerproof.run.directory import Run
+from brokerproof.run.records import TablesDeletion, name_file
 from brokerproof.settings import from_environment
 
 log = logging.getLogger(__name__)
@@ -154,8 +155,11 @@ class History:
         """
         row = make_history_rows(run, self._samples)
         before = self.find_run(row.run_id)
-        if row.tables_deleted_at is not None and before is not None:
-            # After the tables were deleted, only the history still has the samples of anomalies.
+        if before is not None and run.exists("state", name_file(TablesDeletion)):
+            # After the tables were deleted, only the history still has the samples of anomalies. If the record of the
+            # deletion is damaged, only the history still has its time and reason, too.
+            if row.tables_deleted_at is None:
+                row.tables_deleted_at, row.tables_deleted_why = before.tables_deleted_at, before.tables_deleted_why
             row.anomaly_samples = [
                 AnomalySample(**{name: getattr(sample, name) for name in ANOMALY_COLUMNS})
                 for sample in before.anomaly_samples

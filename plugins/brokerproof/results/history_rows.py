@@ -44,7 +44,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         "topology": topology.model_dump(mode="json"),
         "machine": run.facts.machine or describe_machine(),
     }
-    deletion = read_record(run, TablesDeletion)
+    deletion = _find_deletion(run)
     return RecordedRun(
         run_id=run.run_id,
         scenario=scenario.name,
@@ -97,6 +97,15 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         anomaly_counts=list(_make_anomaly_counts(judgement)),
         anomaly_samples=[AnomalySample(**row) for row in _read_samples(run, judgement, samples)],
     )
+
+
+def _find_deletion(run: Run) -> TablesDeletion | None:
+    """Return when and why the run's tables were deleted; None if they were not, or if the record cannot be read."""
+    try:
+        return read_record(run, TablesDeletion)
+    except RunError as error:
+        log.warning("when and why the tables of run %s were deleted is not known: %s", run.run_id, error)
+        return None
 
 
 def _describe_check(check: Check) -> str:

@@ -4,7 +4,8 @@ Noise is estimated from earlier runs that are comparable with one of the two (co
 more than noise if they differ by at least the change that regressions.py allows. This change depends on the spread of
 the earlier runs, which is multiplied by √2 here, because both runs have noise. Two words, such as verdicts, differ by
 more than noise unless both occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs,
-`larger_than_noise` is None.
+`larger_than_noise` is None. Illegal anomalies are proven one by one: if there are more of them, or none any more, this
+is never noise. `RunDifference.rule` has the rule in words.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
+from brokerproof.experiment.scenario import RegressionRule
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.comparability import Difference, list_differences, list_parameter_differences
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.regressions import (
     DEFAULT_RULE,
     ENOUGH_TO_SUSPECT,
+    SPREADS,
     UsualValue,
     compute_allowed_change,
     find_values,
@@ -45,7 +48,7 @@ class WordDifference(StrictModel):
     a: str | None
     b: str | None
     larger_than_noise: bool | None
-    # The reason for `larger_than_noise`, as a phrase.
+    # What the runs before tell about it, as a phrase; empty if the rule of the comparison is the whole reason.
     why: str
 
 
@@ -68,16 +71,20 @@ class NumberDifference(StrictModel):
     worse: bool | None
     noise: float | None
     larger_than_noise: bool | None
-    # The reason for `larger_than_noise`, as a phrase.
+    # What the runs before tell about it, as a phrase; empty if the rule of the comparison is the whole reason.
     why: str
 
 
 class RunDifference(StrictModel):
-    """All differences of the runs with the ids `a` and `b`. `comparable` is True if their parameters are comparable."""
+    """All differences of the runs with the ids `a` and `b`. `comparable` is True if their parameters are comparable.
+
+    `rule` says in sentences which differences are larger than noise, or why the noise is not known.
+    """
 
     a: str
     b: str
     comparable: bool
+    rule: str
     settings: tuple[Difference, ...]
     versions: tuple[Difference, ...]
     words: tuple[WordDifference, ...]
@@ -98,6 +105,7 @@ def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedR
         a=a.run_id,
         b=b.run_id,
         comparable=a.comparable == b.comparable,
+        rule=_describe_rule(groups, read_rule(b)),
         settings=tuple(list_parameter_differences(_drop_texts(a.parameters), _drop_texts(b.parameters))),
         versions=tuple(list_differences(a.versions, b.versions)),
         words=tuple(_list_words(a, b, groups)),
@@ -128,11 +136,11 @@ def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[Record
             continue
         known = [[read(run).get(name) for run in group] for group in groups if len(group) >= ENOUGH_TO_SUSPECT]
         if not known:
-            larger, why = None, _explain_too_few(groups)
+            larger, why = None, ""
         elif mixed := next((values for values in known if set(pair) <= set(values)), None):
-            larger, why = False, f"{len(mixed)} comparable earlier runs had both results"
+            larger, why = False, f"{len(mixed)} runs before had both results"
         else:
-            larger, why = True, f"{max(map(len, known))} comparable earlier runs did not have both results"
+            larger, why = True, f"{max(map(len, known))} runs before did not have both results"
         yield WordDifference(name=name, a=pair[0], b=pair[1], larger_than_noise=larger, why=why)
 
 
@@ -144,16 +152,17 @@ class _Number(NamedTuple):
     unit: str
     worse: Worse | None
     tolerance: float
+    is_illegal: bool
     find: Callable[[Sequence[RecordedRun]], Sequence[float | None]]
 
 
 def _list_counts(a: RecordedRun, b: RecordedRun) -> Iterator[_Number]:
     for name in TOTALS:
         # For the totals, neither direction is worse.
-        yield _Number(name, "", "messages", None, DEFAULT_RULE.tolerance, partial(_read_totals, name=name))
+        yield _Number(name, "", "messages", None, DEFAULT_RULE.tolerance, False, partial(_read_totals, name=name))
     for anomaly, legal in sorted({(row.anomaly, row.legal) for run in (a, b) for row in run.anomaly_counts}):
         title, find = f"{anomaly} ({'legal' if legal else 'illegal'})", partial(_count, anomaly=anomaly, legal=legal)
-        yield _Number(title, "", "messages", Worse.HIGHER, DEFAULT_RULE.tolerance, find)
+        yield _Number(title, "", "messages", Worse.HIGHER, DEFAULT_RULE.tolerance, not legal, find)
 
 
 def _read_totals(runs: Sequence[RecordedRun], *, name: str) -> list[float | None]:
@@ -169,14 +178,14 @@ def _list_measurements(a: RecordedRun, b: RecordedRun) -> Iterator[_Number]:
     rows = {(row.metric, row.subject, row.unit): row for run in (a, b) for row in run.measurements}
     for (name, subject, unit), row in rows.items():
         worse = METRICS[name].worse if name in METRICS else None
-        yield _Number(name, subject, unit, worse, rule.find_tolerance(name), partial(find_values, row=row))
+        yield _Number(name, subject, unit, worse, rule.find_tolerance(name), False, partial(find_values, row=row))
 
 
 def _compare_numbers(
     numbers: Iterable[_Number], a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]
 ) -> Iterator[NumberDifference]:
     """Yield the numbers that differ. Each of `groups` has earlier runs that are comparable with each other."""
-    for name, subject, unit, worse, tolerance, find in numbers:
+    for name, subject, unit, worse, tolerance, is_illegal, find in numbers:
         value_a, value_b = (next(iter(find([run])), None) for run in (a, b))
         if value_a == value_b:
             continue
@@ -184,7 +193,7 @@ def _compare_numbers(
         before = [find([run for run in group if run.verdict in DECISIVE]) for group in groups]
         known = [[value for value in values if value is not None] for values in before]
         usual = [UsualValue.compute(values) for values in known if len(values) >= ENOUGH_TO_SUSPECT]
-        noise, larger, why = None, None, _explain_too_few(groups)
+        noise, larger, why = None, None, ""
         if unit not in MINIMUM_CHANGE:
             why = f"no minimum change is set for the unit `{unit}`"
         elif usual:
@@ -193,10 +202,14 @@ def _compare_numbers(
                 for each in usual
             )
             widest = max(usual, key=lambda each: each.spread)
-            why = f"{len(widest.values)} comparable runs before: {widest.describe(unit)}"
+            why = f"usually {widest.describe(unit)} in {len(widest.values)} runs"
             # If a run has no value, that is more than noise unless an earlier run also had none.
             missing_before = any(None in values for values in before)
             larger = not missing_before if difference is None else abs(difference) >= noise
+        elif any(len(group) >= ENOUGH_TO_SUSPECT for group in groups):
+            why = f"measured in {max(map(len, known))} judged runs before, {ENOUGH_TO_SUSPECT} needed"
+        if is_illegal and difference is not None and (difference > 0 or value_b == 0):
+            larger = True
         yield NumberDifference(
             name=name,
             subject=subject,
@@ -205,12 +218,23 @@ def _compare_numbers(
             b=value_b,
             difference=difference,
             relative=difference / abs(value_a) if difference is not None and value_a else None,
-            worse=is_worse(worse, value_a, value_b),
+            # Illegal anomalies are not fewer than those of a run that was not judged.
+            worse=None if is_illegal and value_a is None else is_worse(worse, value_a, value_b),
             noise=noise,
             larger_than_noise=larger,
             why=why,
         )
 
 
-def _explain_too_few(groups: Sequence[Sequence[RecordedRun]]) -> str:
-    return f"the noise is not known: {max(map(len, groups))} comparable runs before, {ENOUGH_TO_SUSPECT} needed"
+def _describe_rule(groups: Sequence[Sequence[RecordedRun]], rule: RegressionRule) -> str:
+    illegal = (
+        "An illegal anomaly that is found more often is always worse, and one that is not found any more is better."
+    )
+    most = max(map(len, groups))
+    if most < ENOUGH_TO_SUSPECT:
+        return f"The noise is not known: {most} comparable runs before, {ENOUGH_TO_SUSPECT} needed. {illegal}"
+    return (
+        f"A number differs by more than noise if it changes by at least {rule.tolerance:.0%} of its usual value, by "
+        f"{SPREADS:g} × √2 spreads of the comparable runs before, and by the smallest difference that counts in its "
+        f"unit. A verdict differs by more than noise unless these runs had both verdicts. {illegal}"
+    )

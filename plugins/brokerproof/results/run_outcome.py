@@ -13,6 +13,7 @@ from typing import Any
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_value
 from brokerproof.experiment.scenario import ExpectedOutcome, Phase, Scenario
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.faults.registry import FAULT_KINDS
@@ -59,6 +60,7 @@ def compose_outcome(run: Run) -> Outcome:
         counts=_list_counts(judgement),
         recovery=dict(judgement.recovery) if judgement else {},
         bounds=_list_bounds(judgement) if judgement else {},
+        unmeasured=_list_unmeasured(judgement) if judgement else {},
         latency=collect_publish_latencies(scenario, judgement.measurements) if judgement else {},
         link=collect_link_latencies(scenario, judgement.measurements) if judgement else {},
         restarts=collect_restarts(run),
@@ -158,9 +160,18 @@ def _tell(run: Run, judgement: Judgement | None) -> str:
 def _list_bounds(judgement: Judgement) -> dict[str, dict[str, tuple[float | None, float | None]]]:
     bounds: dict[str, dict[str, tuple[float | None, float | None]]] = {}
     for row in judgement.measurements:
-        if METRICS[row.metric].is_per_fault and (row.minimum, row.maximum) != (None, None):
-            bounds.setdefault(row.subject, {})[row.metric] = (row.minimum, row.maximum)
+        if METRICS[row.metric].is_per_fault and (in_force := judgement.find_bounds(row)) != (None, None):
+            bounds.setdefault(row.subject, {})[row.metric] = in_force
     return bounds
+
+
+def _list_unmeasured(judgement: Judgement) -> dict[str, dict[str, str]]:
+    reasons: dict[str, dict[str, str]] = {}
+    for row in judgement.measurements:
+        if row.value is None and row.metric in judgement.recovery.get(row.subject, {}):
+            limit = f"at least {format_value(row.at_least, row.unit)}: " if row.at_least is not None else ""
+            reasons.setdefault(row.subject, {})[row.metric] = f"{limit}{row.evidence}"
+    return reasons
 
 
 def _list_counts(judgement: Judgement | None) -> dict[str, Any]:

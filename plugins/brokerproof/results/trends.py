@@ -58,8 +58,12 @@ class TrendRun:
     verdict: str
     met: bool
     values: dict[str, float | None] = field(default_factory=dict)
-    # The sentence about each regression against the runs before, by metric.
-    worse: dict[str, str] = field(default_factory=dict)
+    # The sentence about each regression against the runs before, by metric and subject, such as a fault.
+    worse: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def is_worse(self, value: TrendValue) -> bool:
+        """Return whether a value of this run got worse."""
+        return any(name == value.name and value.subject in (None, subject) for name, subject in self.worse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +146,11 @@ def select_trends(
                         verdict=row.verdict,
                         met=row.met,
                         values={**({DUPLICATES: 0.0} if row.id in counted else {}), **values.get(row.id, {})},
-                        worse={mark["metric"]: mark["reason"] for mark in row.marks or () if not mark["suspected"]},
+                        worse={
+                            (mark["metric"], mark["subject"]): mark["reason"]
+                            for mark in row.marks or ()
+                            if not mark["suspected"]
+                        },
                     )
                     for row in reversed(runs_of_scenario)
                 ),

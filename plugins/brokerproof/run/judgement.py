@@ -11,6 +11,7 @@ from pydantic import Field
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.directory import Run
@@ -19,6 +20,8 @@ from brokerproof.run.records import Record, read_record, remove_record, write_re
 from brokerproof.run.strict_model import StrictModel
 
 Count = Annotated[int, Field(ge=0)]
+# The minimum and the maximum of a value; None for a bound that is not set.
+Bounds = tuple[float | None, float | None]
 
 
 class Totals(StrictModel):
@@ -61,6 +64,9 @@ class Check(StrictModel):
     description: str
     # The table that a standard expectation of Great Expectations checks; empty for Brokerproof's own kinds.
     table: str = ""
+    # The suite's own bounds of a metric, each in force for values for which the scenario sets no such bound.
+    minimum: FiniteOrNone = None
+    maximum: FiniteOrNone = None
     verdict: Verdict
     # Why it does not apply to the run's messaging system; empty if it applies.
     why: str = ""
@@ -72,6 +78,18 @@ class Check(StrictModel):
     legal: Count
     # Some of the rows that break it.
     samples: tuple[dict[str, Any], ...]
+
+    def find_bounds(self, minimum: float | None, maximum: float | None) -> Bounds:
+        """Return the bounds in force for a value of this metric. `minimum` and `maximum` are those of the scenario."""
+        metric = METRICS[self.name]
+        return (
+            _find_first(minimum, self.minimum, metric.minimum),
+            _find_first(maximum, self.maximum, metric.maximum),
+        )
+
+
+def _find_first(*bounds: float | None) -> float | None:
+    return next((bound for bound in bounds if bound is not None), None)
 
 
 class SuiteJudgement(StrictModel):
@@ -119,6 +137,20 @@ class Judgement(Record):
         """{anomaly or metric: the reason why it does not apply to the run's messaging system}."""
         checks = [check for suite in self.suites.values() for check in suite.expectations]
         return {check.name: check.why for check in checks if check.verdict is Verdict.NOT_APPLICABLE}
+
+    def list_measured(self, check: Check) -> list[Measurement]:
+        """Return the measurements that an expectation is about; none if it is not about a metric."""
+        return [row for row in self.measurements if row.metric == check.name]
+
+    def find_bounds(self, row: Measurement) -> Bounds:
+        """Return the bounds in force for a measurement. If several suites have bounds, the tightest are returned."""
+        checks = [check for suite in self.suites.values() for check in suite.expectations if check.name == row.metric]
+        found = [check.find_bounds(row.minimum, row.maximum) for check in checks]
+        minima, maxima = [lower for lower, _ in found], [upper for _, upper in found]
+        return (
+            max((bound for bound in minima if bound is not None), default=row.minimum),
+            min((bound for bound in maxima if bound is not None), default=row.maximum),
+        )
 
     @property
     def worst(self) -> Verdict:

@@ -92,6 +92,8 @@ class Outcome(BriefOutcome, Record):
     recovery: dict[str, dict[str, FiniteOrNone]]
     # By fault and metric, the bounds in force, as (minimum, maximum); a metric without bounds is left out.
     bounds: dict[str, dict[str, tuple[FiniteOrNone, FiniteOrNone]]] = Field(default_factory=dict)
+    # By fault and metric, why a metric in `recovery` has no value, with the value's limit if one is known.
+    unmeasured: dict[str, dict[str, str]] = Field(default_factory=dict)
     latency: LatenciesByTime
     link: LatenciesByTime
     # Only nodes that have a service manager and ended by themselves.

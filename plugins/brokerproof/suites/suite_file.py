@@ -70,6 +70,19 @@ def make_entry(name: str) -> dict[str, Any]:
     return {"type": "expect_measurement_within_bounds", "kwargs": kwargs, "description": metric.demand}
 
 
+def begin_with_description(name: str, description: str) -> str:
+    """Return the description of the expectation `name` as a sentence that another sentence can follow.
+
+    The result is empty if the description is that of a shipped suite. Sentences about anomalies and metrics have the
+    same content.
+    """
+    shipped = METRICS[name].demand if name in METRICS else Anomaly(name).facts.demand if name in set(Anomaly) else ""
+    sentence = description.strip()
+    if sentence in ("", shipped):
+        return ""
+    return f"{sentence} " if sentence.endswith((".", "!", "?", ":")) else f"{sentence}. "
+
+
 # Great Expectations also writes an `id` into a file.
 _FILE_FIELDS = frozenset({"name", "expectations", "meta", "notes", "id"})
 

@@ -266,6 +266,8 @@ def _make_check(written: WrittenExpectation, verdict: Verdict, answer: Answer | 
         name=written.name,
         description=written.description,
         table=written.table,
+        minimum=written.minimum if written.standard is None else None,
+        maximum=written.maximum if written.standard is None else None,
         verdict=verdict,
         why=why,
         rows=tally.rows if tally else 0,

@@ -10,7 +10,7 @@ from typing import Any
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.util import convert_to_json_serializable
 
-from brokerproof_judging.suites.tally import Tally
+from brokerproof_judging.suites.tally import Tally, order_columns
 
 
 class RowExpectation(BatchExpectation, ABC):
@@ -50,8 +50,8 @@ def _describe_row(row: dict[str, Any]) -> str:
 
 
 def make_sample(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with values that JSON can hold."""
-    return {name: _make_json_value(value) for name, value in row.items()}
+    """Return a row with values that JSON can hold. The columns that name a message come first."""
+    return {name: _make_json_value(value) for name, value in order_columns(row).items()}
 
 
 def _make_json_value(value: Any) -> Any:

@@ -11,7 +11,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_bounds, format_exactly
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
-from brokerproof.suites.suite_file import SuiteFile
+from brokerproof.suites.suite_file import SuiteFile, begin_with_description
 from brokerproof.suites.written_expectation import WrittenExpectation
 
 from brokerproof_judging.suites.cross_check import MessageCounts
@@ -22,14 +22,15 @@ from brokerproof_judging.suites.tally import Tally
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
     """Return why the first expectation with `verdict` has this verdict, and the names of the others that have it.
 
-    The verdict is not `passed`.
+    If a user wrote its description, this comes first. The verdict is not `passed`.
     """
     answer, *others = [answer for answer in answers if answer.verdict is verdict]
     rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
+    own = begin_with_description(answer.written.name, answer.written.description)
     if answer.tally is None:
-        return f"`{answer.written.name}` {answer.problem}{rest}."
+        return f"{own}`{answer.written.name}` {answer.problem}{rest}."
     describe = _describe_standard if answer.written.standard else _find_description(answer)
-    return f"{describe(answer, answer.tally)}{rest}."
+    return f"{own}{describe(answer, answer.tally)}{rest}."
 
 
 def _find_description(answer: Answer) -> Callable[[Answer, Tally], str]:
@@ -77,6 +78,7 @@ def _describe_measured(row: Mapping[str, Any]) -> str:
 def _describe_anomaly(answer: Answer, tally: Tally) -> str:
     name, first = answer.written.name, answer.samples[0] if answer.samples else {}
     where = f"; the first is {first.get('producer')} #{first.get('seq')} on {first.get('cluster')}" if first else ""
+    where += f", subscription `{first['subscription']}`" if first.get("subscription") else ""
     if answer.verdict is Verdict.UNKNOWN and name != Anomaly.UNPROVEN:
         return f"Whether `{name}` holds is not recorded for {tally.undecided:,} of {tally.rows:,} rows{where}"
     number = tally.undecided if answer.verdict is Verdict.UNKNOWN else tally.unexpected

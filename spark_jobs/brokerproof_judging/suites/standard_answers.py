@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 
 from brokerproof_judging.suites.expectation_answers import Answer, match_results
 from brokerproof_judging.suites.library import Validation
-from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
+from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally, order_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,12 +186,15 @@ def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
 
 
 def collect_samples(result: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
-    """Return up to `MOST_SAMPLES` rows of a library's result, or values of `column` if the result has no rows."""
+    """Return up to `MOST_SAMPLES` rows of a library's result, or values of `column` if the result has no rows.
+
+    In a row, the columns that name a message come first.
+    """
     rows = result.get("unexpected_rows") or (result.get("details") or {}).get("unexpected_rows")
     if not rows:
         values = [*(result.get("partial_unexpected_list") or ()), *(result.get("partial_missing_list") or ())]
         rows = [{column or "value": value} for value in values]
-    return [{str(name): make_plain(value) for name, value in row.items()} for row in rows[:MOST_SAMPLES]]
+    return [order_columns({str(name): make_plain(value) for name, value in row.items()}) for row in rows[:MOST_SAMPLES]]
 
 
 def make_plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The result of one expectation: how many rows it evaluates, and how many of them are unexpected, undecided or legal.
+"""The result of one expectation: how many rows it evaluates, how many are unexpected, undecided or legal, and samples.
 
 This module must not import Great Expectations. verify.py imports that library in a thread, so that judging need not
 wait for it.
@@ -6,10 +6,18 @@ wait for it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 # The highest number of counted rows that a result shows.
 MOST_SAMPLES = 20
+_FIRST_COLUMNS = ("producer", "seq")
+
+
+def order_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a table with its message, `producer` and `seq`, before the other columns."""
+    return {name: row[name] for name in _FIRST_COLUMNS if name in row} | dict(row)
 
 
 @dataclass(frozen=True, kw_only=True)

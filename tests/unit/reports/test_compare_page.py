@@ -36,7 +36,7 @@ def compare(directory: Path, **last: Any) -> str:
 
 def test_what_differs_by_more_than_noise_comes_first_with_the_reason(tmp_path: Path) -> None:
     html = compare(tmp_path, rto_s=80.0, lost=4)
-    assert "worse: rto_s, longest_ack_gap_s" in html
+    assert "worse: lost (illegal), rto_s, longest_ack_gap_s" in html
     assert "B is not as expected and A was" in html
     assert "verdict failed instead of passed" in html
     assert html.index("<code>rto_s</code>") < html.index("<code>stored</code>")
@@ -48,6 +48,28 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     html = compare(tmp_path, rto_s=50.1)
     assert "nothing differs by more than noise, as far as is known" in html
     assert "Nothing: the two runs compare." in html
+
+
+def test_the_rule_about_noise_is_on_the_page_once_and_a_loss_is_worse_without_it(tmp_path: Path) -> None:
+    with open_history(path=tmp_path / "history.db") as history:
+        a, b = (
+            history.record(
+                plant_run(
+                    tmp_path / f"run-{night}",
+                    SCENARIOS / "sync_datacenter_loss.yaml",
+                    at=NIGHT + timedelta(days=night),
+                    lost=night * 5742,
+                    overrides={"workload.client.batch_by_key": not night},
+                )
+            )
+            for night in range(2)
+        )
+        html = render_comparison(history.compare_two(a, b), Page(root="./"))
+    assert html.count("noise is not known") == 1
+    assert "worse: lost (illegal)" in html
+    assert '<tr class="bad"><th scope="row"><code>lost (illegal)</code></th>' in html
+    assert "<td>more than noise, worse</td>" in html
+    assert "batch_by_key</code></th><td>true</td><td>false</td>" in html
 
 
 def test_the_form_lists_the_runs_of_each_scenario(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.reports.junit import MOST_SAMPLES, render_junit
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record
+from builders import make_check, make_measurement
 
 # The result elements and attributes that Jenkins' schema `junit-10` knows.
 RESULTS = {"failure", "error", "skipped"}
@@ -194,9 +195,67 @@ def test_a_users_suite_has_its_cases_beside_the_five(plant, judgement, name):
     assert (case.get("name"), case[0].tag, case[0].get("message")) == (
         "on a table",
         "failure",
-        "2 of 1,000 rows break it",
+        "The demand of expect_ordering. 2 of 1,000 rows break it",
     )
     assert not is_green(root)
+
+
+def test_a_failure_begins_with_the_users_own_description_once(plant, plant_check):
+    own = {"description": "No order is lost", "unexpected": 2}
+    samples = [{"producer": "p0", "seq": 4, "run_id": "r1", "cluster": "c"}]
+    root = parse(plant(judged=plant_check("completeness", "lost", "failed", samples=samples, **own)))
+    text = expect_result(root, "completeness", "lost", "failure")
+    assert text.startswith("No order is lost. 2 of 1,000 rows are `lost`: such a message was acked or seen")
+    assert text.splitlines()[1] == '{"producer": "p0", "seq": 4, "cluster": "c"}'
+    # The reason of the suite has the description already.
+    judged = plant_check("completeness", "lost", "unknown", **own)
+    judged["suites"]["completeness"]["why"] = "No order is lost. `lost` was evaluated 2 times."
+    text = expect_result(parse(plant("r2", judged=judged)), "completeness", "lost", "error")
+    assert text.splitlines()[0] == "No order is lost. `lost` was evaluated 2 times."
+
+
+def plant_measured(judgement, *rows, suite="recovery", **check):
+    """A judgement that passed, with an expectation about the metric of the rows."""
+    name = rows[0].metric if rows else "link_added_p99_ms"
+    judged = judgement()
+    judged["suites"][suite]["expectations"] = [make_check(name, rows=len(rows), **check).model_dump(mode="json")]
+    return judged | {"measurements": [row.model_dump(mode="json") for row in rows]}
+
+
+def test_a_measurement_without_a_bound_is_skipped_with_its_value_because_nothing_tested_it(plant, judgement):
+    rows = [
+        make_measurement("", "reassign_s", 2.5, subject="kill_us"),
+        make_measurement("", "reassign_s", None, subject="kill_eu", evidence="owner was not a target"),
+    ]
+    root = parse(plant(judged=plant_measured(judgement, *rows)))
+    assert is_green(root)
+    text = expect_result(root, "recovery", "reassign_s", "skipped")
+    assert text.startswith(
+        "no bound: `reassign_s` of kill_us is 2.5 s; `reassign_s` of kill_eu could not be measured: owner was not a target"
+    )
+    assert find_result(root, "recovery", "reassign_s").get("type") == "no_bound"
+
+
+@pytest.mark.parametrize("bounds", [{"rows": {"maximum": 3.0}}, {"check": {"maximum": 3.0}}])
+def test_a_measurement_within_a_bound_of_the_scenario_or_of_the_suite_is_a_passed_test(plant, judgement, bounds):
+    row = make_measurement("", "reassign_s", 2.5, subject="kill_us", **bounds.get("rows", {}))
+    root = parse(plant(judged=plant_measured(judgement, row, **bounds.get("check", {}))))
+    assert find_result(root, "recovery", "reassign_s") is None
+
+
+def test_a_metric_of_which_the_run_has_no_value_is_skipped_with_the_reason(plant, judgement):
+    root = parse(plant(judged=plant_measured(judgement)))
+    text = expect_result(root, "recovery", "link_added_p99_ms", "skipped")
+    assert text.startswith(
+        "not measured: it has a value for each way and phase or fault that slows, and the run has none"
+    )
+
+
+def test_a_bound_of_a_users_suite_is_named(plant, plant_check):
+    sample = {"subject": "kill_us", "value": 75.0, "unit": "s", "minimum": None, "maximum": None}
+    judged = plant_check("recovery", "rto_s", "failed", unexpected=1, maximum=60.0, samples=[sample])
+    text = expect_result(parse(plant(judged=judged)), "recovery", "rto_s", "failure")
+    assert text.startswith("`rto_s` of kill_us is 75 s, and has to be at most 60 s")
 
 
 def test_a_suite_that_is_worse_than_its_expectations_says_so(plant, judgement):

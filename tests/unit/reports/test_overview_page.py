@@ -82,7 +82,7 @@ def test_titles_are_text() -> None:
 
 def test_what_is_worse_than_before_is_said_drawn_and_shown_before_what_is_well() -> None:
     slower = trend("b", "passed", "passed")
-    last = replace(slower.runs[-1], worse={"rto_s": "rto_s is 60 s, usually 50 ± 1 s"})
+    last = replace(slower.runs[-1], worse={("rto_s", ""): "rto_s is 60 s, usually 50 ± 1 s"})
     said = render(trend("a", "passed"), replace(slower, runs=(*slower.runs[:-1], last)))
     assert "The last runs of all 2 scenarios were as expected. 1 of them got worse in some measurement." in said
     assert "usually 50 ± 1 s" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -244,6 +245,26 @@ def test_a_run_with_a_damaged_table_is_recorded_without_samples(plant, judgement
     history.record(run)
 
     assert (history.find_run("r1").count_anomaly("lost"), history.find_run("r1").anomaly_samples) == (2, [])
+
+
+def test_a_damaged_record_of_a_deletion_keeps_no_run_out_of_the_history(plant, judgement, sqlite_history):
+    run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 1}))
+    run.append("anomalies", [anomaly("lost", 4)])
+    sqlite_history.record(run)
+    at = datetime(2026, 2, 1, tzinfo=UTC)
+    sqlite_history.record_deletion("r1", run.directory, "tables", at=at, why="after 30 days")
+    other = plant("r2", judged=judgement())
+    for one in (run, other):
+        Path(one.path("state", "tables_deletion.json")).write_text('{"version": 1, "why"')
+    shutil.rmtree(run.table("anomalies"))
+
+    for one in (run, other):
+        sqlite_history.record(one)
+
+    # The history knew when and why, and still has the samples.
+    kept = sqlite_history.find_run("r1")
+    assert (kept.tables_deleted_at, kept.tables_deleted_why, len(kept.anomaly_samples)) == (at, "after 30 days", 1)
+    assert sqlite_history.find_run("r2").tables_deleted_at is None
 
 
 def test_samples_are_limited_and_show_every_kind_illegal_ones_first(plant, judgement, sqlite_history):

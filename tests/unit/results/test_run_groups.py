@@ -57,7 +57,7 @@ def test_groups_by_settings_of_several_scenarios_are_compared_with_the_first_sce
     assert [group.run_ids for group in groups] == [("r0",), ("r3", "r2"), ("r1",)]
     assert [group.differences for group in groups] == [
         (),
-        ("scenario.name kill_region → kill_region_tuned", "scenario.settings.broker.session_ms unset → 8000"),
+        ("scenario.name kill_region → kill_region_tuned", "scenario.settings.broker.session_ms not set → 8000"),
         ("scenario.name kill_region → kill_region_tuned",),
     ]
     assert [group.measurements[0].median for group in groups] == [50.0, 14.0, 14.0]
@@ -173,6 +173,7 @@ def test_groups_by_settings_are_printed_with_their_differences(sqlite_history, r
     printed = capsys.readouterr().out.splitlines()
     assert "2 is 1 with scenario.workload.rate 1007 → 1006" in printed
     assert printed[-1] == "without a column: 7, 8"
+    assert sum("is not known" in line for line in printed) == 1
 
 
 @pytest.mark.parametrize("scenarios", [[], ["a", "b"], ["--compare", "r0", "r1"]])

@@ -10,7 +10,7 @@ from brokerproof.results.history import open_history
 from brokerproof.results.trends import TREND_VALUES, find_usual_range
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import read_record, write_record
-from builders import SCENARIOS, make_measurement
+from builders import FAULT, SCENARIOS, make_measurement
 from planted_runs import plant_run
 
 NIGHT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -75,13 +75,37 @@ def test_a_change_that_stays_is_marked_where_it_is_recorded_and_outside_the_usua
         (trend,) = history.list_trends()
         place = history.find_run_place(run_id)
     assert [sorted(run.worse) for run in trend.runs[:18]] == [[]] * 18
-    assert sorted(trend.runs[-1].worse) == ["longest_ack_gap_s", "rto_s"]
-    assert trend.runs[-1].worse["rto_s"].startswith("rto_s of planted_fault is 60 s, usually 50.1 ")
+    assert sorted(trend.runs[-1].worse) == [("longest_ack_gap_s", FAULT), ("rto_s", FAULT)]
+    assert trend.runs[-1].worse["rto_s", FAULT].startswith("rto_s of planted_fault is 60 s, usually 50.1 ")
     usual = find_usual_range(trend.runs, TREND_VALUES[0])
     assert usual is not None
     assert usual[0] < 50 < usual[1] < 60
     assert place is not None
     assert [reason.split(" ")[0] for reason in place.worse] == ["rto_s", "longest_ack_gap_s"]
+
+
+def test_two_faults_whose_times_got_worse_are_both_named(tmp_path: Path) -> None:
+    slow, faults = 60.0, ("kill_eu", "kill_us")
+    with open_history(path=tmp_path / "history.db") as history:
+        for night in range(23):
+            run = plant_run(
+                tmp_path / f"run-{night}", SCENARIOS / "sync_datacenter_loss.yaml", at=NIGHT + timedelta(days=night)
+            )
+            judged = read_record(run, Judgement)
+            assert judged is not None
+            value = slow if night >= 18 else 50.0
+            rows = [make_measurement(run.run_id, "rto_s", value, subject=fault) for fault in faults]
+            # The trend of this metric is that of the steady phase, which does not get worse.
+            rows.append(make_measurement(run.run_id, "publish_latency_p99_ms", 100 * value, subject="impact"))
+            rows.append(make_measurement(run.run_id, "publish_latency_p99_ms", 12.0, subject="steady"))
+            write_record(run, judged.model_copy(update={"measurements": tuple(rows)}))
+            history.record(run)
+        (trend,) = history.list_trends()
+    last = trend.runs[-1]
+    assert [sentence.partition(" is ")[0] for sentence in last.worse.values()] == [
+        "rto_s of kill_eu", "rto_s of kill_us", "publish_latency_p99_ms of impact",
+    ]  # fmt: skip
+    assert [value.name for value in TREND_VALUES if last.is_worse(value)] == ["rto_s"]
 
 
 def test_a_usual_range_needs_enough_runs(tmp_path: Path) -> None:
