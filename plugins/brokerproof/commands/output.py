@@ -40,6 +40,10 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, default=str))
 
 
+def print_progress(message: str) -> None:
+    Console(stderr=True).print(message, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
 def print_warning(message: str) -> None:
     text = f"warning: {message}"
     Console(stderr=True).print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from brokerproof import clock, lifecycle
 from brokerproof.checks import check_suites, list_suite_problems, load_scenario
-from brokerproof.commands.output import ExitStatus, print_error, print_json, print_warning
+from brokerproof.commands.output import ExitStatus, print_error, print_json, print_progress, print_warning
 from brokerproof.commands.watch_commands import print_end, watch_run
 from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.scenario import Scenario
@@ -30,6 +30,7 @@ from brokerproof.orchestration.notify.rules import read_rules
 from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
 from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.settings import Settings
+from brokerproof.spark.query_planning import check_queries, list_query_problems
 from brokerproof.suites.suite_names import list_suites
 
 
@@ -42,6 +43,7 @@ def execute_scenarios(options: argparse.Namespace, settings: Settings) -> int:
         *settings.scenarios.list_problems(),
         *settings.topologies.list_problems(),
         *list_suite_problems(settings.expectations),
+        *list_query_problems(settings, announce=print_progress, warn=print_warning),
     ]
     suites = list_suites(settings.expectations)
     for file in settings.scenario_files():
@@ -98,6 +100,7 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
         overrides,
         suites=list_suites(settings.expectations),
     )
+    check_queries(settings, announce=print_progress, warn=print_warning)
     runs = read_held_shares(print_warning)
     for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]:
         print_warning(str(warning))

@@ -8,12 +8,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from brokerproof.errors import shorten
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_bounds, format_time, format_value
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.latency_picture import PICTURE
 from brokerproof.reports.verdict_style import VERDICT_STYLES
 from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts, Outcome
+
+# In characters.
+_LONGEST_REASON = 400
 
 
 def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
@@ -43,6 +47,8 @@ def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: C
         if whole.suites:
             suites = [Text(f"{name} ") + _format_verdict(verdict) for name, verdict in whole.suites.items()]
             line(Text("suites: ") + Text(", ").join(suites))
+        for name, why in whole.unknown_suites.items():
+            line(f"suite {name} is unknown: {shorten(why, _LONGEST_REASON)}")
         for name, why in whole.not_applicable.items():
             line(f"not applicable: {name} ({why})")
         for node in whole.restarts:

@@ -56,6 +56,7 @@ def compose_outcome(run: Run) -> Outcome:
         story=_tell(run, judgement),
         notes=(*_list_earlier(run), *(judgement.notes if judgement else ())),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
+        unknown_suites=_explain_unknown_suites(judgement) if judgement else {},
         not_applicable=judgement.inapplicable if judgement else {},
         counts=_list_counts(judgement),
         recovery=dict(judgement.recovery) if judgement else {},
@@ -147,6 +148,17 @@ def _explain_outcome(
     if judgement and judgement.why:
         parts.append(judgement.why)
     return "; ".join(" ".join(part.split()).rstrip(".;") for part in parts) + "."
+
+
+def _explain_unknown_suites(judgement: Judgement) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    for name, suite in judgement.suites.items():
+        if suite.worst is Verdict.UNKNOWN:
+            # After its first reason, the sentence may list all other expectations that are unknown.
+            reason, others, _ = " ".join(suite.why.split()).partition(f"; {Verdict.UNKNOWN} too: ")
+            number = sum(check.verdict is Verdict.UNKNOWN for check in suite.expectations) - 1
+            reasons[name] = f"{reason} (and {number:,} more)" if others else reason
+    return reasons
 
 
 def _tell(run: Run, judgement: Judgement | None) -> str:

@@ -85,6 +85,10 @@ class Outcome(BriefOutcome, Record):
     # Sentences about how the run was judged, for the reader of the verdict.
     notes: tuple[str, ...] = ()
     suites: dict[SuiteName, Verdict]
+    unknown_suites: dict[SuiteName, str] = Field(
+        default_factory=dict,
+        description="by suite that is unknown, its first reason and the number of its other unknown expectations",
+    )
     # By anomaly and metric, why it does not apply to the messaging system.
     not_applicable: dict[str, str] = Field(default_factory=dict)
     # The totals, `not_sent`, and every anomaly under `legal` and under `illegal`; None if there is no judgement.

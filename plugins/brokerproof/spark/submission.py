@@ -78,7 +78,7 @@ def submit_locally(
     """Run the job `spark_jobs/JOB.py` and wait for its end.
 
     `conf` is added to the job's usual configuration and overrides it. `log` is called with each line of the job's
-    output. If the job fails, raises RunError with the last exception in the output.
+    output. If the job fails, raises RunError with the last exception, or else the last line, of the output.
     """
     with temporary_directory(settings.spark_temporary) as temporary:
         whole_conf = {**build_spark_conf(settings, temporary, local=True), **conf}
@@ -96,13 +96,18 @@ def submit_locally(
             text=True,
             errors="replace",
         )
-        last = LastException()
+        last, line = LastException(), ""
         assert process.stdout is not None
-        for line in last.watch(process.stdout):
-            log(line.rstrip())
-        status = process.wait()
+        try:
+            for line in last.watch(process.stdout):
+                log(line.rstrip())
+            status = process.wait()
+        except BaseException:
+            # Airflow ends a task with an exception, and the job must not outlive the task.
+            process.terminate()
+            raise
     if status:
-        raise RunError(last.sentence or f"spark-submit {job} ended with status {status}")
+        raise RunError(last.sentence or f"spark-submit {job} ended with status {status}: {line.strip()}")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from brokerproof.suites.suite_file import SuiteFile
 from brokerproof.suites.written_expectation import WrittenExpectation
 
 from brokerproof_judging.suites.library import Validation
+from brokerproof_judging.suites.query_planning import strip_codes
 from brokerproof_judging.suites.tally import Tally
 
 _LONGEST_REASON = 300
@@ -81,7 +82,7 @@ def collect_tallies(answers: Sequence[Answer]) -> dict[str, Tally]:
 
 def shorten_error(text: str) -> str:
     """Return the first line of an error. In Spark's errors, a plan or a Java stack follows this line."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = next((line.strip() for line in strip_codes(text).splitlines() if line.strip()), "")
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
 
 

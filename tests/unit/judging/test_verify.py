@@ -8,10 +8,13 @@ from pathlib import Path
 
 import verify
 from brokerproof.experiment.guarantees import Suite
+from brokerproof.reports.outcome_view import print_outcome
 from brokerproof.results.retention import MESSAGE_TABLES
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.judgement import JudgingFailure, read_judgement
 from brokerproof.run.records import PhaseTimes, TablesDeletion, read_record, write_record
 from brokerproof.run.series import RunSeries
+from rich.console import Console
 
 from .history import SECOND, START, History
 
@@ -62,6 +65,31 @@ def test_a_users_suite_is_judged_beside_the_five(spark, tmp_path):
     assert judgement.suites["mine"].verdict == "passed"
     assert judgement.suites["gone"].verdict == judgement.verdict == "unknown"
     assert "gone.json: no such file" in judgement.why
+
+
+def test_the_terminal_names_a_suite_whose_sql_is_broken_with_the_reason(spark, tmp_path):
+    run = History().clean().write(tmp_path / "run")
+    (tmp_path / "my own").mkdir()
+    entries = [
+        {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {"unexpected_rows_query": f"SELECT * FROM {{batch}} WHERE {column} IS NULL"},
+            "description": "Every message was received.",
+            "meta": {"table": "deliveries"},
+        }
+        for column in ("recieved_at", "acknowleged_at")
+    ]
+    (tmp_path / "my own" / "mine.json").write_text(json.dumps({"name": "mine", "expectations": entries}))
+
+    assert verify.main([str(tmp_path / "run"), "--expectations", f"{tmp_path}/my own", "--expectations", SHIPPED]) == 0
+
+    console = Console(width=500, color_system=None)
+    with console.capture() as captured:
+        print_outcome(compose_outcome(run), {}, console)
+    (line,) = (line for line in captured.get().splitlines() if line.startswith("suite mine is unknown: "))
+    assert "with name `recieved_at` cannot be resolved" in line
+    assert line.endswith(" (and 1 more)")
+    assert "SQLSTATE" not in line
 
 
 def test_a_directory_without_a_run_is_left_alone(tmp_path):

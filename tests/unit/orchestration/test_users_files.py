@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import AirflowFailException
 from brokerproof.checks import load_scenario
 from brokerproof.cli import main
+from brokerproof.errors import RunError
+from brokerproof.orchestration.dag_building.operators import ReserveOperator
 from brokerproof.run.directory import Run
-from brokerproof.settings import from_environment
+from brokerproof.settings import Settings, from_environment
+from brokerproof.spark import query_planning
 from builders import ROOT
 
 from .conftest import SCENARIO
@@ -242,6 +249,58 @@ def test_a_broken_suite_is_one_sentence_and_nothing_starts(
     assert main(arguments) == 3
     assert " ".join(capsys.readouterr().err.split()).count(sentence) == 1
     assert not from_environment().airflow_home.exists()
+
+
+@pytest.fixture
+def refused_sql(own_suites: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A suite with SQL, for which a planted Spark has the same answer whatever the SQL is."""
+
+    def refuse(settings: Settings, job: str, arguments: Sequence[str]) -> None:
+        Path(arguments[1]).write_text(json.dumps([["`stored` has no column `kee`", "the nearest are `key`"]]))
+
+    monkeypatch.setattr(query_planning, "submit_locally", refuse)
+    entry = ENTRY | {
+        "type": "unexpected_rows_expectation",
+        "kwargs": {"unexpected_rows_query": "SELECT * FROM {batch} WHERE kee IS NULL"},
+    }
+    (own_suites / "mine.json").write_text(json.dumps({"name": "mine", "expectations": [entry]}))
+    return own_suites
+
+
+SQL_SENTENCE = "expectations.0.kwargs.unexpected_rows_query: `stored` has no column `kee` (the nearest are `key`)"
+
+
+@pytest.mark.parametrize("arguments", [["scenarios"], ["run", EXAMPLE]], ids=" ".join)
+def test_a_mistake_in_sql_is_one_sentence_and_nothing_starts(
+    refused_sql: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 3
+    printed = " ".join(capsys.readouterr().err.split())
+    assert printed.startswith("checking the SQL of suites with Spark, about 10 s")
+    assert printed.count(f"{refused_sql}/mine.json: {SQL_SENTENCE}") == 1
+    assert not from_environment().airflow_home.exists()
+
+
+def test_a_mistake_in_sql_fails_the_first_task_of_a_run_that_airflow_starts(
+    refused_sql: Path, context: dict[str, Any]
+) -> None:
+    context["dag_run"] = SimpleNamespace(run_id="scheduled__1", run_after=datetime(2026, 11, 21, tzinfo=UTC))
+    with pytest.raises(AirflowFailException, match=re.escape(SQL_SENTENCE)):
+        ReserveOperator(task_id="reserve", scenario=EXAMPLE).execute(context)
+    assert not from_environment().runs.exists()
+
+
+def test_a_machine_without_java_lists_its_scenarios_with_a_warning(
+    refused_sql: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RunError("spark-submit plan_suites ended with status 127: java: not found")
+
+    monkeypatch.setattr(query_planning, "submit_locally", fail)
+    assert main(["scenarios"]) == 0
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "warning: the SQL of suites could not be checked before the run, because Spark did not work: " in printed
+    assert "java: not found; `brokerproof doctor` examines Java" in printed
 
 
 def test_a_broken_suite_is_named_before_a_run_is_judged_again(

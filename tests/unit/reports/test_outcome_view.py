@@ -89,6 +89,15 @@ def test_suites_and_durations_have_a_line_each() -> None:
     assert "seconds: 130 (load 101)" in lines
 
 
+def test_a_suite_that_is_unknown_has_a_line_with_its_reason() -> None:
+    suites = {"ordering": Verdict.PASSED, "mine": Verdict.UNKNOWN}
+    lines = show(suites=suites, unknown_suites={"mine": "its SQL is broken (and 2 more)"})
+    assert lines.index("suite mine is unknown: its SQL is broken (and 2 more)") == 1 + lines.index(
+        "suites: ordering passed, mine unknown"
+    )
+    assert not any("is unknown" in line for line in show(suites={"ordering": Verdict.PASSED}))
+
+
 def test_latencies_have_a_row_for_each_distance_and_the_path_of_the_picture() -> None:
     latency = {"at_5_ms": {"stretched": {"p50_ms": 14.34, "p99_ms": None}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}}
     text = "\n".join(show(latency=latency, link={"at_5_ms": {"eu>us": {"p50_ms": 0.06, "p99_ms": 51.2}}}))

@@ -127,6 +127,20 @@ def test_a_users_suite_decides_the_verdict_and_is_named(plant, judgement, verdic
     assert (result.verdict, result.met, result.suites["mine"]) == (verdict, False, verdict)
 
 
+def test_an_unknown_suite_has_its_reason_in_a_run_that_failed(plant, judgement):
+    judged = add_suite(judgement("failed", failed=("ordering",)), "unknown")
+    judged["suites"]["mine"]["why"] = "why of mine."
+    assert compose_outcome(plant(judged=judged)).unknown_suites == {"mine": "why of mine."}
+
+
+def test_the_other_unknown_expectations_of_a_suite_are_counted(plant, judgement):
+    judged = add_suite(judgement(), "unknown")
+    check = judged["suites"]["ordering"]["expectations"][0] | {"verdict": "unknown"}
+    judged["suites"]["mine"]["why"] = "`a` is broken; unknown too: b, c."
+    judged["suites"]["mine"]["expectations"] = [{**check, "name": name} for name in "abc"]
+    assert compose_outcome(plant(judged=judged)).unknown_suites == {"mine": "`a` is broken (and 2 more)"}
+
+
 def test_a_control_may_expect_that_a_users_suite_fails(plant, judgement):
     control = {"expect": {"verdict": "failed", "failed_suites": ["mine"]}}
 

@@ -55,6 +55,7 @@ class ReserveOperator(BaseOperator):
         """Return the run's directory, or fail with one sentence. If all slots are held, Airflow repeats the task."""
         from brokerproof import lifecycle
         from brokerproof.orchestration.notify.notifier import check_notifiers
+        from brokerproof.spark.query_planning import check_queries
 
         settings = from_environment()
         dag_run = context["dag_run"]
@@ -75,6 +76,7 @@ class ReserveOperator(BaseOperator):
                 changed,
                 suites=list_suites(settings.expectations),
             )
+            check_queries(settings, announce=log.info, warn=log.warning)
             run = lifecycle.reserve(
                 scenario,
                 topology,
