@@ -7,7 +7,7 @@ module also checks the files of expectation suites.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,22 +61,34 @@ def load_scenario(
     """
     file, mistakes = str(path), Mistakes()
     settings = make_directories(topologies).below("settings")
-    extended = extend_field(read_yaml(path), "settings", settings, file=path)
-    content = apply_overrides(extended, overrides or {}, source="--set")
+    content = read_yaml(path)
+    with mistakes.collect():
+        content = extend_field(content, "settings", settings, file=path)
+    if mistakes:
+        del content["settings"]
+    content = apply_overrides(content, overrides or {}, source="--set")
     scenario: Scenario | None = None
     topology: Topology | None = None
     name = path.stem if re.fullmatch(IDENTIFIER, path.stem) else "unnamed"
     with mistakes.collect():
         scenario = parse(Scenario, {**content, "name": name}, file=file)
-    named, changes = content.get("topology"), content.get("overrides")
-    if isinstance(named, str):
+    if isinstance(named := content.get("topology"), str):
+        changes = content.get("overrides")
+        usable = (
+            {path: value for path, value in changes.items() if isinstance(path, str)}
+            if isinstance(changes, Mapping)
+            else {}
+        )
         with mistakes.collect(file=file):
-            topology = load_topology(named, topologies, changes if isinstance(changes, Mapping) else None)
+            topology = load_topology(named, topologies, usable)
     # These names are checked even if the scenario or its topology has other mistakes.
     mistakes.found += [each.locate(file=file) for each in _list_name_mistakes(path.stem, content, suites)]
-    if scenario is not None and topology is not None:
+    if topology is not None:
         with mistakes.collect(file=file):
-            scenario, topology = _complete(scenario, topology)
+            if scenario is None:
+                Mistakes(_list_unknown_names(content, topology)).raise_all()
+            else:
+                scenario, topology = _complete(scenario, topology)
     mistakes.raise_all()
     assert scenario is not None
     assert topology is not None
@@ -113,8 +125,6 @@ def _list_name_mistakes(stem: str, content: Mapping[str, Any], suites: Collectio
 def _complete(scenario: Scenario, topology: Topology) -> tuple[Scenario, Topology]:
     """Return a scenario with its system's defaults, and its topology with the scenario's settings, both checked."""
     system, mistakes = find_system(topology), Mistakes()
-    for role in scenario.settings:
-        mistakes.found += _find_unknown(role, system.roles, f"role of {system.name}", f"settings.{role}")
     topology = topology.model_copy(
         update={
             "settings": {
@@ -180,44 +190,84 @@ def check_topology(topology: Topology) -> Topology:
 
 def check_scenario(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError if the scenario asks for something that does not exist or cannot be done."""
-    system, workload = find_system(topology), scenario.workload
-    mistakes = Mistakes(_find_unknown(scenario.version, system.versions, "pinned version", "version"))
+    system = find_system(topology)
+    unknown = list(_list_unknown_names(scenario.model_dump(mode="json", exclude_unset=True), topology))
+
+    def are_known(at: str) -> bool:
+        return not any(f"{mistake.field}.".startswith(f"{at}.") for mistake in unknown)
+
+    mistakes, homes_are_known, topic_is_known = Mistakes(unknown), are_known("workload.produce_on"), False
     with mistakes.collect():
         _check_platform(scenario, topology, system)
-    unknown_homes = [
-        mistake
-        for index, cluster in enumerate(workload.produce_on)
-        for mistake in _find_unknown(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
-    ]
     for index, fault in enumerate(scenario.faults):
-        found = _list_fault_mistakes(fault, scenario, topology, homes_are_known=not unknown_homes)
-        mistakes.found += [mistake.locate(below=f"faults.{index}") for mistake in found]
-    mistakes.found += unknown_homes
-    topic_is_known = False
-    if not unknown_homes:
+        at = f"faults.{index}"
+        targets_are_known = are_known(f"{at}.targets")
+        found = _list_fault_mistakes(fault, scenario, topology, targets_are_known, homes_are_known)
+        mistakes.found += [mistake.locate(below=at) for mistake in found]
+    if homes_are_known:
         with mistakes.collect():
             system.check(scenario, topology)
             topic_is_known = True
     mistakes.found += _list_subscription_mistakes(scenario, topology, topic_is_known=topic_is_known)
-    mistakes.found += _list_destruction_mistakes(scenario, topology)
+    mistakes.found += _list_destruction_mistakes(scenario)
     mistakes.found += _list_client_place_mistakes(scenario, topology)
-    for phase, region in scenario.owner.by_phase.items():
-        mistakes.found += _find_unknown(region, topology.regions, "region", f"owner.{phase}")
     mistakes.found += _list_judgement_mistakes(scenario, topology, system)
     mistakes.raise_all()
 
 
+def _list_unknown_names(content: Mapping[str, Any], topology: Topology) -> Iterator[InputError]:
+    """Yield a mistake for each name in a scenario's content that its topology and the system do not have.
+
+    `content` may have any other mistakes.
+    """
+    system = find_system(topology)
+    clusters, regions = ("cluster", topology.clusters), ("region", topology.regions)
+    roles: tuple[str, Collection[str]] = (f"role of {system.name}", system.roles)
+    kinds: Mapping[str, tuple[str, Collection[str]]] = {
+        "runtime": ("runtime", RUNTIMES),
+        "version": ("pinned version", (DEFAULT_VERSION, *system.versions)),
+        "faults.*.targets.nodes": ("node", topology.nodes),
+        "faults.*.targets.cluster": clusters,
+        "faults.*.targets.region": regions,
+        "faults.*.targets.role": roles,
+        "workload.produce_on.*": clusters,
+        "workload.region": regions,
+        "workload.subscriptions.*.cluster": clusters,
+        "workload.subscriptions.*.moves.to": clusters,
+        "workload.subscriptions.*.region": regions,
+        "destroyed.*": clusters,
+        "owner.*": regions,
+    }
+    for pattern, (noun, known) in kinds.items():
+        for field, value in _find_values(content, pattern.split(".")):
+            for name in value if isinstance(value, list) else [value]:
+                if isinstance(name, str) and name not in known:
+                    remedy = suggest_name(name, set(known) - {DEFAULT_VERSION})
+                    yield InputError(f"no {noun} is called `{name}`", field=field, remedy=remedy)
+    settings = content.get("settings")
+    for role in settings if isinstance(settings, Mapping) else ():
+        yield from _find_unknown(str(role), system.roles, roles[0], f"settings.{role}")
+
+
+def _find_values(content: Any, path: Sequence[str], at: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted path, value) for each value at `path`, in which `*` stands for every key or index."""
+    if not path:
+        yield at, content
+        return
+    name, *rest = path
+    items = content.items() if isinstance(content, Mapping) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        if name in ("*", key):
+            yield from _find_values(value, rest, f"{at}.{key}" if at else str(key))
+
+
 def _check_platform(scenario: Scenario, topology: Topology, system: System) -> None:
-    """Raises InputError if the runtime does not exist, or if it or the system cannot run such a topology."""
+    """Raises InputError if a setting names an unknown runtime, or if runtime or system cannot run such a topology."""
     if scenario.runtime not in RUNTIMES:
-        # A runtime that comes from a setting is a mistake in the setting's variable.
-        is_own = "runtime" in scenario.model_fields_set
-        raise InputError(
-            f"no runtime is called `{scenario.runtime}`",
-            file="" if is_own else variable("runtime"),
-            field="runtime" if is_own else "",
-            remedy=suggest_name(scenario.runtime, RUNTIMES),
-        )
+        if "runtime" in scenario.model_fields_set:
+            return
+        remedy = suggest_name(scenario.runtime, RUNTIMES)
+        raise InputError(f"no runtime is called `{scenario.runtime}`", file=variable("runtime"), remedy=remedy)
     mistakes = Mistakes()
     if issubclass(load_runtime(scenario.runtime), RunsImages):
         mistakes.found += _find_inability(system, Ability.IMAGES, "runtime", remedy="use `runtime: process`")
@@ -239,20 +289,14 @@ def _fill_client_settings(scenario: Scenario, system: System) -> Scenario:
 
 
 def _list_fault_mistakes(
-    fault: Fault, scenario: Scenario, topology: Topology, *, homes_are_known: bool
+    fault: Fault, scenario: Scenario, topology: Topology, targets_are_known: bool, homes_are_known: bool
 ) -> Iterator[InputError]:
     """Yield the reasons why the fault cannot be injected. The field of each is a dotted path inside the fault.
 
-    `homes_are_known` says whether the topology has all clusters that the workload publishes to.
+    `targets_are_known` says whether the topology has all that `fault.targets` names, and `homes_are_known` whether it
+    has the clusters that the workload publishes to.
     """
     system, targets = find_system(topology), fault.targets
-    unknown = [
-        *(each for node in targets.nodes for each in _find_unknown(node, topology.nodes, "node", "targets.nodes")),
-        *_find_unknown(targets.region, topology.regions, "region", "targets.region"),
-        *_find_unknown(targets.role, system.roles, f"role of {system.name}", "targets.role"),
-        *_find_unknown(targets.cluster, topology.clusters, "cluster", "targets.cluster"),
-    ]
-    yield from unknown
     if fault.kind not in FAULT_KINDS:
         yield InputError(f"no fault kind is called `{fault.kind}`", field="kind", remedy=suggest_kind(fault.kind))
     else:
@@ -265,12 +309,12 @@ def _list_fault_mistakes(
         if kind.needs_of_runtime and scenario.runtime in RUNTIMES and not mistakes:
             yield from _find_inability_of_runtime(scenario, kind.needs_of_runtime, "kind", "another kind of fault")
     if targets.asks_who_leads:
-        if not unknown and homes_are_known:
+        if targets_are_known and homes_are_known:
             yield from _find_no_leader(scenario, topology, targets.cluster)
     elif targets.now not in (None, "topic_owner"):
         otherwise = "choose the nodes by name, region or role"
         yield from _find_inability(system, Ability.COPIES, "targets.now", remedy=otherwise)
-    if not unknown and not list_possible_targets(targets, topology):
+    if targets_are_known and not list_possible_targets(targets, topology):
         chosen = targets.model_dump(mode="json", exclude_defaults=True, exclude={"count"})
         words = " and ".join(f"{name} `{value}`" for name, value in chosen.items())
         yield InputError(
@@ -314,9 +358,7 @@ def _list_subscription_mistakes(
             faults = [fault.name for fault in scenario.faults]
             yield from _find_unknown(subscription.moves.after, faults, "fault", f"{at}.moves.after")
         for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
-            if unknown := _find_unknown(cluster, topology.clusters, "cluster", field):
-                yield from unknown
-            elif reached is not None and cluster not in reached:
+            if reached is not None and cluster in topology.clusters and cluster not in reached:
                 yield InputError(
                     f"nothing that is published reaches `{cluster}`", field=field, remedy=suggest_name(cluster, reached)
                 )
@@ -342,10 +384,8 @@ def _list_subscription_mistakes(
                 )
 
 
-def _list_destruction_mistakes(scenario: Scenario, topology: Topology) -> Iterator[InputError]:
-    """Yield the mistakes in `destroyed`: unknown clusters, no fault that destroys, or losses that nothing bounds."""
-    for index, cluster in enumerate(scenario.destroyed):
-        yield from _find_unknown(cluster, topology.clusters, "cluster", f"destroyed.{index}")
+def _list_destruction_mistakes(scenario: Scenario) -> Iterator[InputError]:
+    """Yield the mistakes in `destroyed`: no fault that destroys, or losses that nothing bounds."""
     destroying = list_destroying_faults(scenario)
     # A fault of an unknown kind may be meant to destroy.
     if scenario.destroyed and not destroying and all(fault.kind in FAULT_KINDS for fault in scenario.faults):
@@ -361,16 +401,14 @@ def _list_destruction_mistakes(scenario: Scenario, topology: Topology) -> Iterat
 
 
 def _list_client_place_mistakes(scenario: Scenario, topology: Topology) -> Iterator[InputError]:
-    """Yield a mistake for clients in an unknown region, or in a region if the topology has no links."""
+    """Yield a mistake for clients that are in a region although the topology has no links."""
     workload = scenario.workload
     placed = {
         "workload.region": workload.region,
         **{f"workload.subscriptions.{index}.region": one.region for index, one in enumerate(workload.subscriptions)},
     }
     for field, region in placed.items():
-        if unknown := _find_unknown(region, topology.regions, "region", field):
-            yield from unknown
-        elif region is not None and not topology.links:
+        if region in topology.regions and not topology.links:
             yield InputError(
                 f"topology `{scenario.topology}` has no links, so that its clients are in no region",
                 field=field,

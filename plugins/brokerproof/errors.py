@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 class BrokerproofError(Exception):
@@ -66,13 +66,9 @@ class Mistakes:
     def __bool__(self) -> bool:
         return bool(self.found)
 
-    @contextmanager
-    def collect(self, *, file: str = "", below: str = "") -> Iterator[None]:
+    def collect(self, *, file: str = "", below: str = "") -> _Collecting:
         """Keep an InputError that the block raises, located as `InputError.locate` does."""
-        try:
-            yield
-        except InputError as error:
-            self.found.append(error.locate(file=file, below=below))
+        return _Collecting(self.found, file, below)
 
     def raise_all(self) -> None:
         """Raises InputError if there are mistakes. Mistakes with the same sentence count as one."""
@@ -81,6 +77,22 @@ class Mistakes:
             raise MistakesError(each.values()) from None
         for mistake in each.values():
             raise mistake from None
+
+
+@dataclass(frozen=True)
+class _Collecting:
+    found: list[InputError]
+    file: str
+    below: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, InputError):
+            return False
+        self.found.append(error.locate(file=self.file, below=self.below))
+        return True
 
 
 def list_sentences(errors: Iterable[InputError]) -> list[str]:

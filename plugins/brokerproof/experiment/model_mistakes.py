@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from functools import cache
 from typing import Any
 
 import yaml
@@ -157,9 +158,14 @@ def _find_meant(model: type[BaseModel], location: Sequence[Any]) -> str | None:
     return find_nearest(str(location[-1]), _list_fields(model, location[:-1]))
 
 
+@cache
+def _make_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
 def _find_schema(model: type[BaseModel], location: Sequence[Any]) -> dict[str, Any]:
     """Return the JSON schema at `location`, empty if it is not known."""
-    schema = model.model_json_schema()
+    schema = _make_schema(model)
     nested = schema
     for part in location:
         inner = nested.get("items") if isinstance(part, int) else nested.get("properties", {}).get(part)
@@ -179,7 +185,7 @@ def _resolve(node: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, 
 
 
 def _make_example(model: type[BaseModel], location: Sequence[Any]) -> Any:
-    definitions = model.model_json_schema().get("$defs", {})
+    definitions = _make_schema(model).get("$defs", {})
 
     def make(node: dict[str, Any]) -> Any:
         schema = _resolve(node, definitions)

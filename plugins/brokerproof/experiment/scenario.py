@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.fault import Fault
@@ -45,6 +45,9 @@ class Phases(FrozenModel):
 
 class Bound(FrozenModel):
     """The smallest and the greatest value that a measurement may have."""
+
+    # The example is shown to a user who writes something else than a mapping.
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max": 10}]})
 
     min: float | None = None
     max: float | None = None

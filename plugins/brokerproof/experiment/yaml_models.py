@@ -46,15 +46,16 @@ class FrozenModel(BaseModel):
 Model = TypeVar("Model", bound=FrozenModel)
 
 
-def _refuse_no_plain_value(value: Any) -> Any:
+def _require_plain_value(value: Any) -> Any:
     if not isinstance(value, str | int | float):
-        problem = "has no value" if value is None else f"`{write_value(value)}` is no text, number, `true` or `false`"
-        raise InputError(problem, remedy="put it in quotes" if isinstance(value, date) else "write one of them")
+        kinds = "text, number, `true` or `false`"
+        problem = "has no value" if value is None else f"`{write_value(value)}` is no {kinds}"
+        raise InputError(problem, remedy="put it in quotes" if isinstance(value, date) else f"write a {kinds}")
     return value
 
 
 # A text, number or boolean. The validator keeps it one mistake, instead of one for each of the four types.
-PlainValue = Annotated[str | int | float | bool, BeforeValidator(_refuse_no_plain_value)]
+PlainValue = Annotated[str | int | float | bool, BeforeValidator(_require_plain_value)]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
