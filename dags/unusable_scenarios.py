@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from airflow.sdk import DAG
 from brokerproof.checks import list_suite_problems
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, list_sentences
 from brokerproof.orchestration.dag_building.scenario_dag import load_scenario_dag
 from brokerproof.settings import from_environment
 
@@ -17,10 +17,10 @@ class UnusableScenarios(DAG):
 
     def __init__(self, errors: Iterable[InputError]) -> None:
         super().__init__(dag_id="unusable_scenarios", schedule=None)
-        self._sentences = list(dict.fromkeys(map(str, errors)))
+        self._sentences = list_sentences(errors)
 
     def validate(self) -> None:
-        """Raises InputError with a line for each error of an unusable file."""
+        """Raises InputError with a line for each mistake in an unusable file."""
         raise InputError("\n".join(self._sentences))
 
 

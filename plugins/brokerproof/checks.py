@@ -6,12 +6,13 @@ module also checks the files of expectation suites.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from brokerproof.directories import Directories, make_directories
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite, is_illegal
@@ -20,8 +21,15 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.workload import Client
-from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
-from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.experiment.yaml_models import (
+    IDENTIFIER,
+    apply_overrides,
+    parse,
+    read_yaml,
+    suggest_name,
+    write_value,
+)
+from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, suggest_kind
 from brokerproof.faults.targets import list_possible_targets
 from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, RunsImages, SupervisesNodes
 from brokerproof.runtimes.registry import RUNTIMES, load_runtime, runtimes_that_can
@@ -51,44 +59,86 @@ def load_scenario(
     `--set`, and replaces values in the scenario. `suites` are the names that `expect.failed_suites` may contain; None
     allows every name. Raises InputError if the scenario or the topology cannot be used.
     """
+    file, mistakes = str(path), Mistakes()
     settings = make_directories(topologies).below("settings")
-    extended = extend_field(read_yaml(path), "settings", settings, file=path)
-    content = apply_overrides(extended, overrides or {}, source="--set")
-    scenario = parse(Scenario, {"name": path.stem, **content}, file=str(path))
-    if path.stem in _RESERVED_NAMES:
-        raise InputError(
-            f"a scenario cannot be called `{path.stem}`, because a DAG is", file=str(path), remedy="rename the file"
+    content = read_yaml(path)
+    with mistakes.collect():
+        content = extend_field(content, "settings", settings, file=path)
+    if mistakes:
+        del content["settings"]
+    content = apply_overrides(content, overrides or {}, source="--set")
+    scenario: Scenario | None = None
+    topology: Topology | None = None
+    name = path.stem if re.fullmatch(IDENTIFIER, path.stem) else "unnamed"
+    with mistakes.collect():
+        scenario = parse(Scenario, {**content, "name": name}, file=file)
+    if isinstance(named := content.get("topology"), str):
+        changes = content.get("overrides")
+        usable = (
+            {path: value for path, value in changes.items() if isinstance(path, str)}
+            if isinstance(changes, Mapping)
+            else {}
         )
-    if scenario.name != path.stem:
-        raise InputError(
-            f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out"
+        with mistakes.collect(file=file):
+            topology = load_topology(named, topologies, usable)
+    # These names are checked even if the scenario or its topology has other mistakes.
+    mistakes.found += [each.locate(file=file) for each in _list_name_mistakes(path.stem, content, suites)]
+    if topology is not None:
+        with mistakes.collect(file=file):
+            if scenario is None:
+                Mistakes(_list_unknown_names(content, topology)).raise_all()
+            else:
+                scenario, topology = _complete(scenario, topology)
+    mistakes.raise_all()
+    assert scenario is not None
+    assert topology is not None
+    return scenario, topology
+
+
+def _list_name_mistakes(stem: str, content: Mapping[str, Any], suites: Collection[str] | None) -> Iterator[InputError]:
+    """Yield the mistakes in a scenario's name, in the kinds of its faults, and in the suites that it expects to fail.
+
+    `content` may have any other mistakes.
+    """
+    if not re.fullmatch(IDENTIFIER, stem):
+        yield InputError(
+            f"a scenario cannot be called `{stem}`",
+            remedy="rename the file: use lower-case letters, digits and `_`, with a letter first",
         )
-    if "runtime" not in scenario.model_fields_set:
-        # The runtime comes from a setting, so the error must name the setting's variable instead of the file.
-        _check_known(scenario.runtime, RUNTIMES, "runtime", variable("runtime"))
-    try:
-        topology = load_topology(scenario.topology, topologies, scenario.overrides)
-        system = find_system(topology)
-        for role in scenario.settings:
-            _check_known(role, system.roles, f"role of {system.name}", f"settings.{role}")
-        topology = topology.model_copy(
-            update={
-                "settings": {
-                    role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})}
-                    for role in system.roles
-                }
+    if stem in _RESERVED_NAMES:
+        yield InputError(f"a scenario cannot be called `{stem}`, because a DAG is", remedy="rename the file")
+    if (own := content.get("name", stem)) != stem:
+        yield InputError(f"is `{write_value(own)}`, not the file's name", field="name", remedy="leave it out")
+    faults, expect = content.get("faults"), content.get("expect")
+    for index, fault in enumerate(faults if isinstance(faults, list) else ()):
+        kind = fault.get("kind") if isinstance(fault, Mapping) else None
+        if isinstance(kind, str) and kind not in FAULT_KINDS:
+            yield InputError(
+                f"no fault kind is called `{kind}`", field=f"faults.{index}.kind", remedy=suggest_kind(kind)
+            )
+    failed = expect.get("failed_suites") if isinstance(expect, Mapping) else None
+    for index, suite in enumerate(failed if isinstance(failed, list) and suites is not None else ()):
+        if isinstance(suite, str):
+            yield from _find_unknown(suite, suites or (), "suite", f"expect.failed_suites.{index}")
+
+
+def _complete(scenario: Scenario, topology: Topology) -> tuple[Scenario, Topology]:
+    """Return a scenario with its system's defaults, and its topology with the scenario's settings, both checked."""
+    system, mistakes = find_system(topology), Mistakes()
+    topology = topology.model_copy(
+        update={
+            "settings": {
+                role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})} for role in system.roles
             }
-        )
-        if scenario.version == DEFAULT_VERSION:
-            scenario = scenario.model_copy(update={"version": system.versions[0]})
+        }
+    )
+    if scenario.version == DEFAULT_VERSION:
+        scenario = scenario.model_copy(update={"version": system.versions[0]})
+    with mistakes.collect():
         scenario = _fill_client_settings(scenario, system)
+    with mistakes.collect():
         check_scenario(scenario, topology)
-        for index, suite in enumerate(scenario.expect.failed_suites if suites is not None else ()):
-            _check_known(suite, suites or (), "suite", f"expect.failed_suites.{index}")
-    except InputError as error:
-        if error.file:
-            raise
-        raise InputError(error.problem, file=str(path), field=error.field, remedy=error.remedy) from None
+    mistakes.raise_all()
     return scenario, topology
 
 
@@ -98,9 +148,8 @@ def load_topology(name: str, topologies: Path | Directories, overrides: Mapping[
 
 
 def check_suites(expectations: Directories) -> None:
-    """Raises InputError for the first problem that `list_suite_problems` finds."""
-    for problem in list_suite_problems(expectations):
-        raise problem
+    """Raises InputError for the problems that `list_suite_problems` finds."""
+    Mistakes(list_suite_problems(expectations)).raise_all()
 
 
 def list_suite_problems(expectations: Directories) -> list[InputError]:
@@ -142,31 +191,94 @@ def check_topology(topology: Topology) -> Topology:
 def check_scenario(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError if the scenario asks for something that does not exist or cannot be done."""
     system = find_system(topology)
-    _check_known(scenario.version, system.versions, "pinned version", "version")
-    _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
-    if issubclass(load_runtime(scenario.runtime), RunsImages):
-        _check_able(system, Ability.IMAGES, "runtime", remedy="use `runtime: process`")
-    if topology.links:
-        _check_able(system, Ability.LINKS, "topology", remedy="use a topology without `links`")
-        _check_runtime(scenario, EmulatesLinks, field="runtime", otherwise="a topology without `links`")
-    if topology.restarted_after_s:
-        _check_runtime(scenario, SupervisesNodes, field="runtime", otherwise="a topology without `restart`")
+    unknown = list(_list_unknown_names(scenario.model_dump(mode="json", exclude_unset=True), topology))
+
+    def are_known(at: str) -> bool:
+        return not any(f"{mistake.field}.".startswith(f"{at}.") for mistake in unknown)
+
+    mistakes, homes_are_known, topic_is_known = Mistakes(unknown), are_known("workload.produce_on"), False
+    with mistakes.collect():
+        _check_platform(scenario, topology, system)
     for index, fault in enumerate(scenario.faults):
-        try:
-            _check_fault(fault, scenario, topology)
-        except InputError as error:
-            field = ".".join(filter(None, (f"faults.{index}", error.field)))
-            raise InputError(error.problem, field=field, remedy=error.remedy) from None
-    for index, cluster in enumerate(scenario.workload.produce_on):
-        _check_known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
-    system.check(scenario, topology)
-    _check_subscriptions(scenario, topology)
-    for index, cluster in enumerate(scenario.destroyed):
-        _check_known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
-    _check_places_of_clients(scenario, topology)
-    for phase, region in scenario.owner.by_phase.items():
-        _check_known(region, topology.regions, "region", f"owner.{phase}")
-    _check_judgement(scenario, topology, system)
+        at = f"faults.{index}"
+        targets_are_known = are_known(f"{at}.targets")
+        found = _list_fault_mistakes(fault, scenario, topology, targets_are_known, homes_are_known)
+        mistakes.found += [mistake.locate(below=at) for mistake in found]
+    if homes_are_known:
+        with mistakes.collect():
+            system.check(scenario, topology)
+            topic_is_known = True
+    mistakes.found += _list_subscription_mistakes(scenario, topology, topic_is_known=topic_is_known)
+    mistakes.found += _list_destruction_mistakes(scenario)
+    mistakes.found += _list_client_place_mistakes(scenario, topology)
+    mistakes.found += _list_judgement_mistakes(scenario, topology, system)
+    mistakes.raise_all()
+
+
+def _list_unknown_names(content: Mapping[str, Any], topology: Topology) -> Iterator[InputError]:
+    """Yield a mistake for each name in a scenario's content that its topology and the system do not have.
+
+    `content` may have any other mistakes.
+    """
+    system = find_system(topology)
+    clusters, regions = ("cluster", topology.clusters), ("region", topology.regions)
+    roles: tuple[str, Collection[str]] = (f"role of {system.name}", system.roles)
+    kinds: Mapping[str, tuple[str, Collection[str]]] = {
+        "runtime": ("runtime", RUNTIMES),
+        "version": ("pinned version", (DEFAULT_VERSION, *system.versions)),
+        "faults.*.targets.nodes": ("node", topology.nodes),
+        "faults.*.targets.cluster": clusters,
+        "faults.*.targets.region": regions,
+        "faults.*.targets.role": roles,
+        "workload.produce_on.*": clusters,
+        "workload.region": regions,
+        "workload.subscriptions.*.cluster": clusters,
+        "workload.subscriptions.*.moves.to": clusters,
+        "workload.subscriptions.*.region": regions,
+        "destroyed.*": clusters,
+        "owner.*": regions,
+    }
+    for pattern, (noun, known) in kinds.items():
+        for field, value in _find_values(content, pattern.split(".")):
+            for name in value if isinstance(value, list) else [value]:
+                if isinstance(name, str) and name not in known:
+                    remedy = suggest_name(name, set(known) - {DEFAULT_VERSION})
+                    yield InputError(f"no {noun} is called `{name}`", field=field, remedy=remedy)
+    settings = content.get("settings")
+    for role in settings if isinstance(settings, Mapping) else ():
+        yield from _find_unknown(str(role), system.roles, roles[0], f"settings.{role}")
+
+
+def _find_values(content: Any, path: Sequence[str], at: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted path, value) for each value at `path`, in which `*` stands for every key or index."""
+    if not path:
+        yield at, content
+        return
+    name, *rest = path
+    items = content.items() if isinstance(content, Mapping) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        if name in ("*", key):
+            yield from _find_values(value, rest, f"{at}.{key}" if at else str(key))
+
+
+def _check_platform(scenario: Scenario, topology: Topology, system: System) -> None:
+    """Raises InputError if a setting names an unknown runtime, or if runtime or system cannot run such a topology."""
+    if scenario.runtime not in RUNTIMES:
+        if "runtime" in scenario.model_fields_set:
+            return
+        remedy = suggest_name(scenario.runtime, RUNTIMES)
+        raise InputError(f"no runtime is called `{scenario.runtime}`", file=variable("runtime"), remedy=remedy)
+    mistakes = Mistakes()
+    if issubclass(load_runtime(scenario.runtime), RunsImages):
+        mistakes.found += _find_inability(system, Ability.IMAGES, "runtime", remedy="use `runtime: process`")
+    if topology.links:
+        mistakes.found += _find_inability(system, Ability.LINKS, "topology", remedy="use a topology without `links`")
+        mistakes.found += _find_inability_of_runtime(scenario, EmulatesLinks, "runtime", "a topology without `links`")
+    if topology.restarted_after_s:
+        mistakes.found += _find_inability_of_runtime(
+            scenario, SupervisesNodes, "runtime", "a topology without `restart`"
+        )
+    mistakes.raise_all()
 
 
 def _fill_client_settings(scenario: Scenario, system: System) -> Scenario:
@@ -176,168 +288,199 @@ def _fill_client_settings(scenario: Scenario, system: System) -> Scenario:
     return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"client": client})})
 
 
-def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if the fault cannot be injected. The error's `field` is a dotted path inside the fault."""
-    _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
-    kind, system, targets = FAULT_KINDS[fault.kind], find_system(topology), fault.targets
-    for node in targets.nodes:
-        _check_known(node, topology.nodes, "node", "targets.nodes")
-    if targets.region:
-        _check_known(targets.region, topology.regions, "region", "targets.region")
-    if targets.role:
-        _check_known(targets.role, system.roles, f"role of {system.name}", "targets.role")
-    if targets.cluster:
-        _check_known(targets.cluster, topology.clusters, "cluster", "targets.cluster")
-    kind.check(fault, topology)
-    if kind.needs:
-        _check_able(system, kind.needs, "kind", remedy="use another kind of fault")
-    if kind.needs_of_runtime:
-        _check_runtime(scenario, kind.needs_of_runtime, field="kind", otherwise="another kind of fault")
+def _list_fault_mistakes(
+    fault: Fault, scenario: Scenario, topology: Topology, targets_are_known: bool, homes_are_known: bool
+) -> Iterator[InputError]:
+    """Yield the reasons why the fault cannot be injected. The field of each is a dotted path inside the fault.
+
+    `targets_are_known` says whether the topology has all that `fault.targets` names, and `homes_are_known` whether it
+    has the clusters that the workload publishes to.
+    """
+    system, targets = find_system(topology), fault.targets
+    if fault.kind not in FAULT_KINDS:
+        yield InputError(f"no fault kind is called `{fault.kind}`", field="kind", remedy=suggest_kind(fault.kind))
+    else:
+        kind, mistakes = FAULT_KINDS[fault.kind], Mistakes()
+        with mistakes.collect():
+            kind.check(fault, topology)
+        yield from mistakes.found
+        if kind.needs:
+            yield from _find_inability(system, kind.needs, "kind", remedy="use another kind of fault")
+        if kind.needs_of_runtime and scenario.runtime in RUNTIMES and not mistakes:
+            yield from _find_inability_of_runtime(scenario, kind.needs_of_runtime, "kind", "another kind of fault")
     if targets.asks_who_leads:
-        _check_leader(scenario, topology, targets.cluster)
+        if targets_are_known and homes_are_known:
+            yield from _find_no_leader(scenario, topology, targets.cluster)
     elif targets.now not in (None, "topic_owner"):
-        _check_able(system, Ability.COPIES, "targets.now", remedy="choose the nodes by name, region or role")
-    if not list_possible_targets(targets, topology):
+        otherwise = "choose the nodes by name, region or role"
+        yield from _find_inability(system, Ability.COPIES, "targets.now", remedy=otherwise)
+    if targets_are_known and not list_possible_targets(targets, topology):
         chosen = targets.model_dump(mode="json", exclude_defaults=True, exclude={"count"})
         words = " and ".join(f"{name} `{value}`" for name, value in chosen.items())
-        raise InputError(
+        yield InputError(
             f"no node of `{scenario.topology}` has {words}", field="targets", remedy="leave one of them out"
         )
     if fault.when and fault.when.healthy:
         earlier = next(one for one in scenario.faults if one.name == fault.when.healthy)
         is_known = earlier.kind in FAULT_KINDS
         if is_known and earlier.earliest_heal_s is None and not FAULT_KINDS[earlier.kind].helps:
-            raise InputError(
+            yield InputError(
                 f"`{earlier.name}` is not healed before the load has ended",
                 field="when.healthy",
                 remedy=f"give `{earlier.name}` a `heal_after_s` or `heal_at_s`",
             )
     if fault.when and fault.when.rereplicated:
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
-            _check_able(system, ability, "when.rereplicated", remedy="leave it out, or wait with `at_s`")
+            remedy = "leave it out, or wait with `at_s`"
+            yield from _find_inability(system, ability, "when.rereplicated", remedy=remedy)
 
 
-def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> None:
-    """Raises InputError if the system cannot name a cluster's leader, or fewer than two nodes coordinate the cluster.
+def _find_no_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> list[InputError]:
+    """Return an error if the system cannot name a cluster's leader, or fewer than two nodes coordinate the cluster.
 
     `cluster` is the fault's target. If it is None, the first cluster that the workload publishes to is checked.
     """
     otherwise = "choose the nodes by name, region or role"
-    _check_able(find_system(topology), Ability.COORDINATORS, "targets.now", remedy=otherwise)
+    if unable := _find_inability(find_system(topology), Ability.COORDINATORS, "targets.now", remedy=otherwise):
+        return unable
     asked = cluster or scenario.workload.list_homes(topology)[0]
     names = list_nodes_that(coordinates, topology, asked)
-    if len(names) < 2:
-        raise InputError(
-            f"{f'only {names[0]}' if names else 'no node'} coordinates `{asked}`, so no node is elected as its leader",
-            field="targets.now",
-            remedy=f"{otherwise}, or use a topology with three such nodes, such as `sync_ensemble_witness`",
-        )
+    if len(names) > 1:
+        return []
+    problem = f"{f'only {names[0]}' if names else 'no node'} coordinates `{asked}`, so no node is elected as its leader"
+    remedy = f"{otherwise}, or use a topology with three such nodes, such as `sync_ensemble_witness`"
+    return [InputError(problem, field="targets.now", remedy=remedy)]
 
 
-def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
+def _list_subscription_mistakes(
+    scenario: Scenario, topology: Topology, *, topic_is_known: bool
+) -> Iterator[InputError]:
+    """Yield the mistakes in the subscriptions. If the topic is not known, nothing that depends on it is checked."""
     workload, system = scenario.workload, find_system(topology)
-    topic, reached = system.topic(workload), list_clusters_reached(topology, workload)
+    reached = list_clusters_reached(topology, workload) if topic_is_known else None
     places: set[tuple[str, str]] = set()
     for index, subscription in enumerate(workload.subscriptions):
         at = f"workload.subscriptions.{index}"
         fields = [f"{at}.cluster", f"{at}.moves.to"]
         if subscription.moves:
-            _check_able(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
+            yield from _find_inability(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
+            faults = [fault.name for fault in scenario.faults]
+            yield from _find_unknown(subscription.moves.after, faults, "fault", f"{at}.moves.after")
         for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
-            _check_known(cluster, topology.clusters, "cluster", field)
-            if cluster not in reached:
-                raise InputError(
+            if reached is not None and cluster in topology.clusters and cluster not in reached:
+                yield InputError(
                     f"nothing that is published reaches `{cluster}`", field=field, remedy=suggest_name(cluster, reached)
                 )
             if (cluster, subscription.name) in places:
-                raise InputError(
+                yield InputError(
                     f"`{cluster}` has two subscriptions called `{subscription.name}`",
                     field=f"{at}.name",
                     remedy="rename one",
                 )
             places.add((cluster, subscription.name))
-        if subscription.moves:
-            faults = [fault.name for fault in scenario.faults]
-            _check_known(subscription.moves.after, faults, "fault", f"{at}.moves.after")
         if subscription.replicated:
-            _check_able(system, Ability.REPLICATED_SUBSCRIPTIONS, f"{at}.replicated", remedy="leave it out")
-            if not list_reached(system, topology, subscription.find_home(topology), topic)[1:]:
-                raise InputError(
+            home, field = subscription.find_home(topology), f"{at}.replicated"
+            unable = _find_inability(system, Ability.REPLICATED_SUBSCRIPTIONS, field, remedy="leave it out")
+            yield from unable
+            if unable or reached is None or home not in topology.clusters:
+                continue
+            topic = system.topic(workload)
+            if not list_reached(system, topology, home, topic)[1:]:
+                yield InputError(
                     f"`{topic}` is replicated to no other cluster",
-                    field=f"{at}.replicated",
+                    field=field,
                     remedy="leave it out, or use a topology with `replicated_to`",
                 )
 
 
-def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if clients are in an unknown region, or if they have a region and the topology has no links."""
+def _list_destruction_mistakes(scenario: Scenario) -> Iterator[InputError]:
+    """Yield the mistakes in `destroyed`: no fault that destroys, or losses that nothing bounds."""
+    destroying = list_destroying_faults(scenario)
+    # A fault of an unknown kind may be meant to destroy.
+    if scenario.destroyed and not destroying and all(fault.kind in FAULT_KINDS for fault in scenario.faults):
+        yield InputError("no fault destroys anything", field="destroyed", remedy="leave it out or add a `destroy`")
+    for name in destroying if scenario.destroyed else ():
+        bound = scenario.bound("rpo_messages", name)
+        if bound is None or bound.max is None:
+            yield InputError(
+                f"`rpo_messages` has no maximum for `{name}`, so nothing bounds what `destroyed` may lose",
+                field="bounds",
+                remedy=f"give `rpo_messages` or `rpo_messages/{name}` a `max`",
+            )
+
+
+def _list_client_place_mistakes(scenario: Scenario, topology: Topology) -> Iterator[InputError]:
+    """Yield a mistake for clients that are in a region although the topology has no links."""
     workload = scenario.workload
     placed = {
         "workload.region": workload.region,
         **{f"workload.subscriptions.{index}.region": one.region for index, one in enumerate(workload.subscriptions)},
     }
     for field, region in placed.items():
-        if region is None:
-            continue
-        _check_known(region, topology.regions, "region", field)
-        if not topology.links:
-            raise InputError(
+        if region in topology.regions and not topology.links:
+            yield InputError(
                 f"topology `{scenario.topology}` has no links, so that its clients are in no region",
                 field=field,
                 remedy="leave it out, or use a topology with `links`",
             )
 
 
-def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> None:
-    """Raises InputError if the messaging system lacks an ability that judging the scenario needs.
+def _list_judgement_mistakes(scenario: Scenario, topology: Topology, system: System) -> Iterator[InputError]:
+    """Yield an error for each ability that judging the scenario needs and that the messaging system lacks.
 
-    The scenario's guarantee may need an ability, and so may each metric and anomaly that it names. Raises InputError
-    also if an entry of `loosen`, which permits an anomaly, has no effect.
+    The scenario's guarantee may need an ability, and so may each metric and anomaly that it names. Also yield an error
+    for each entry of `loosen`, which permits an anomaly, that has no effect.
     """
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
-        _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
+        yield from _find_inability(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
     for anomaly in scenario.loosen:
-        _check_loosened(anomaly, scenario, topology)
+        yield from _list_loosened_mistakes(anomaly, scenario, topology)
     for field, needs in _judged(scenario):
         if needs:
-            _check_able(system, needs, field, remedy="leave it out")
+            yield from _find_inability(system, needs, field, remedy="leave it out")
 
 
-def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if the entry of the scenario's `loosen` that permits the anomaly has no effect.
+def _list_loosened_mistakes(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> list[InputError]:
+    """Return errors if the entry of the scenario's `loosen` that permits the anomaly has no effect.
 
     An entry has no effect if it matches no message, or only messages for which the anomaly is permitted anyway.
     """
     field, messages, facts = f"loosen.{anomaly}", scenario.loosen[anomaly], anomaly.facts
-    subscriptions = scenario.workload.subscriptions
-    if messages.home is not None:
-        homes = scenario.workload.list_homes(topology)
-        _check_known(messages.home, homes, "cluster that is published to", f"{field}.home")
-    if messages.subscription is not None:
-        _check_known(
-            messages.subscription, [one.name for one in subscriptions], "subscription", f"{field}.subscription"
-        )
-        if not facts.at_subscriptions:
-            raise InputError(
-                f"`{anomaly}` is found in logs, not at a subscription",
-                field=f"{field}.subscription",
-                remedy="leave it out",
-            )
-    for name in ("outcome", "home") if not facts.outcomes else ():
-        if getattr(messages, name) is not None:
-            raise InputError(
+    subscriptions, mistakes = scenario.workload.subscriptions, list[InputError]()
+    if not facts.outcomes:
+        mistakes += [
+            InputError(
                 f"a message that is `{anomaly}` was never published, so it has no {name}",
                 field=f"{field}.{name}",
                 remedy="leave it out",
             )
-    if messages.outcome is not None:
-        _check_known(messages.outcome, facts.outcomes, f"outcome of `{anomaly}`", f"{field}.outcome")
+            for name in ("outcome", "home")
+            if getattr(messages, name) is not None
+        ]
+    else:
+        homes = scenario.workload.list_homes(topology)
+        mistakes += _find_unknown(messages.home, homes, "cluster that is published to", f"{field}.home")
+        mistakes += _find_unknown(messages.outcome, facts.outcomes, f"outcome of `{anomaly}`", f"{field}.outcome")
+    if messages.subscription is not None and not facts.at_subscriptions:
+        mistakes.append(
+            InputError(
+                f"`{anomaly}` is found in logs, not at a subscription",
+                field=f"{field}.subscription",
+                remedy="leave it out",
+            )
+        )
+    else:
+        names = [one.name for one in subscriptions]
+        mistakes += _find_unknown(messages.subscription, names, "subscription", f"{field}.subscription")
     # A workload without subscriptions has only logs, which have no subscription type.
     types = [one.type for one in subscriptions if messages.subscription in (None, one.name)] or (None,)
-    if not any(is_illegal(anomaly, scenario.guarantee, each, tightened=scenario.tighten) for each in types):
-        raise InputError(
-            f"`{anomaly}` is legal already under `{scenario.guarantee}`", field=field, remedy="leave it out"
+    if not mistakes and not any(
+        is_illegal(anomaly, scenario.guarantee, each, tightened=scenario.tighten) for each in types
+    ):
+        mistakes.append(
+            InputError(f"`{anomaly}` is legal already under `{scenario.guarantee}`", field=field, remedy="leave it out")
         )
+    return mistakes
 
 
 def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
@@ -355,21 +498,22 @@ def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
         yield f"expect.at_least.{anomaly}", anomaly.facts.needs
 
 
-def _check_able(system: System, ability: Ability, field: str, *, remedy: str) -> None:
-    if ability not in find_abilities(system):
-        raise InputError(f"{system.name} cannot {ability.meaning}", field=field, remedy=remedy)
+def _find_inability(system: System, ability: Ability, field: str, *, remedy: str) -> list[InputError]:
+    if ability in find_abilities(system):
+        return []
+    return [InputError(f"{system.name} cannot {ability.meaning}", field=field, remedy=remedy)]
 
 
-def _check_runtime(scenario: Scenario, ability: type, *, field: str, otherwise: str) -> None:
-    if not issubclass(load_runtime(scenario.runtime), ability):
-        able = runtimes_that_can(ability)
-        raise InputError(
-            f"the runtime `{scenario.runtime}` cannot {MEANINGS[ability]}",
-            field=field,
-            remedy=f"use {' or '.join([*(f'`runtime: {name}`' for name in able), otherwise])}",
-        )
+def _find_inability_of_runtime(scenario: Scenario, ability: type, field: str, otherwise: str) -> list[InputError]:
+    if issubclass(load_runtime(scenario.runtime), ability):
+        return []
+    able = [f"`runtime: {name}`" for name in runtimes_that_can(ability)]
+    problem = f"the runtime `{scenario.runtime}` cannot {MEANINGS[ability]}"
+    return [InputError(problem, field=field, remedy=f"use {' or '.join([*able, otherwise])}")]
 
 
-def _check_known(name: str, known: Collection[str], noun: str, field: str) -> None:
-    if name not in known:
-        raise InputError(f"no {noun} is called `{name}`", field=field, remedy=suggest_name(name, known))
+def _find_unknown(name: str | None, known: Collection[str], noun: str, field: str) -> list[InputError]:
+    """Return an error if the name is not known. None is no name."""
+    if name is None or name in known:
+        return []
+    return [InputError(f"no {noun} is called `{name}`", field=field, remedy=suggest_name(name, known))]

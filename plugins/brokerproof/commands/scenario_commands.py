@@ -18,7 +18,7 @@ from brokerproof import clock, lifecycle
 from brokerproof.checks import check_suites, list_suite_problems, load_scenario
 from brokerproof.commands.output import ExitStatus, print_error, print_json, print_progress, print_warning
 from brokerproof.commands.watch_commands import print_end, watch_run
-from brokerproof.errors import InputError, shorten
+from brokerproof.errors import InputError, list_sentences, shorten
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.orchestration.dag_run import make_run_id
@@ -55,7 +55,7 @@ def execute_scenarios(options: argparse.Namespace, settings: Settings) -> int:
             warnings = [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]
             rows.append(_make_scenario_row(scenario, warnings))
     # Two topologies of the same name cause the same error for each scenario that uses them.
-    sentences = list(dict.fromkeys(map(str, errors)))
+    sentences = list_sentences(errors)
     if options.json:
         print_json({"scenarios": rows, "errors": sentences})
     else:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from brokerproof.errors import InputError, shorten
+from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, is_illegal
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import RUN_VERDICTS, Verdict
 from brokerproof.experiment.workload import Workload
-from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, suggest_name
+from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, PlainValue, suggest_name, write_value
 from brokerproof.settings import from_environment
 
 # Selects the system's own default version.
@@ -45,6 +46,9 @@ class Phases(FrozenModel):
 class Bound(FrozenModel):
     """The smallest and the greatest value that a measurement may have."""
 
+    # The example is shown to a user who writes something else than a mapping.
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max": 10}]})
+
     min: float | None = None
     max: float | None = None
 
@@ -70,7 +74,7 @@ class ExpectedOutcome(FrozenModel):
     @classmethod
     def _check_verdict(cls, verdict: Any) -> Any:
         if verdict not in RUN_VERDICTS:
-            name = shorten(str(verdict))
+            name = write_value(verdict)
             raise InputError(f"no run comes to `{name}`", remedy=suggest_name(name, RUN_VERDICTS))
         return verdict
 
@@ -96,6 +100,26 @@ class ExpectedOwner(FrozenModel):
         return {phase: region for phase, region in regions.items() if region is not None}
 
 
+def _check_metric(key: str) -> str:
+    """Return the key, `metric` or `metric/subject`. Raises InputError if the metric does not exist."""
+    metric = key.split("/")[0]
+    if metric not in METRICS:
+        raise InputError(f"no metric is called `{metric}`", remedy=suggest_name(metric, METRICS))
+    return key
+
+
+def _check_compared(name: str) -> str:
+    """Return the name of a metric. Raises InputError if it does not exist, or if runs are not compared by it."""
+    if name not in METRICS:
+        raise InputError(f"no metric is called `{name}`", remedy=suggest_name(name, METRICS))
+    if not METRICS[name].compared:
+        compared = (other for other, metric in METRICS.items() if metric.compared)
+        raise InputError(
+            f"runs are not compared by `{name}`", remedy=f"leave it out, or {suggest_name(name, compared)}"
+        )
+    return name
+
+
 class RegressionRule(FrozenModel):
     """The rule by which a run of the scenario counts as worse than comparable earlier runs."""
 
@@ -103,23 +127,9 @@ class RegressionRule(FrozenModel):
         0.1, ge=0, le=10, description="share of the usual value by which a measurement may always be worse"
     )
     window: int = Field(30, ge=12, le=500, description="comparable runs that the usual value is computed from, at most")
-    tolerances: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
+    tolerances: dict[Annotated[str, AfterValidator(_check_compared)], Annotated[float, Field(ge=0, le=10)]] = Field(
         default_factory=dict, description="by metric: the tolerance of this one"
     )
-
-    @field_validator("tolerances")
-    @classmethod
-    def _check_metrics(cls, tolerances: dict[str, float]) -> dict[str, float]:
-        _require_metrics(tolerances)
-        for name in tolerances:
-            if not METRICS[name].compared:
-                compared = (other for other, metric in METRICS.items() if metric.compared)
-                raise InputError(
-                    f"runs are not compared by `{name}`",
-                    field=name,
-                    remedy=f"leave it out, or {suggest_name(name, compared)}",
-                )
-        return tolerances
 
     def find_tolerance(self, metric: str) -> float:
         """Return the tolerance given for this metric, or else `tolerance`."""
@@ -137,7 +147,7 @@ class Scenario(FrozenModel):
     overrides: dict[str, Any] = Field(
         default_factory=dict, description="values of the topology to replace, by dotted path"
     )
-    settings: dict[str, dict[str, str | int | float | bool]] = Field(
+    settings: dict[str, dict[str, PlainValue]] = Field(
         default_factory=dict,
         description="configuration keys of the messaging system, by role; they win over the topology's",
     )
@@ -166,8 +176,8 @@ class Scenario(FrozenModel):
     )
     owner: ExpectedOwner = Field(
         ExpectedOwner(),
-        description="regions of the topic's owner at the end of a phase. The end is the phase's last third, without the "
-        "time before the last fault in the phase took effect or was undone. Each sample in this time that names an "
+        description="regions of the topic's owner at the end of a phase. The end is the phase's last third, without "
+        "the time before the last fault in the phase took effect or was undone. Each sample in this time that names an "
         "owner must name one in the region, unless a bound on `owner_in_region` allows fewer",
     )
     late_after_s: float = Field(
@@ -176,7 +186,7 @@ class Scenario(FrozenModel):
         description="seconds after its schedule from which on a message without an ack is late; "
         "late messages interrupt their producer and partition",
     )
-    bounds: dict[str, Bound] = Field(
+    bounds: dict[Annotated[str, AfterValidator(_check_metric)], Bound] = Field(
         default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
     )
     regression: RegressionRule = RegressionRule()
@@ -191,111 +201,81 @@ class Scenario(FrozenModel):
         are_names = isinstance(loosen, list) and all(isinstance(name, str) for name in loosen)
         return {name: {} for name in loosen} if are_names else loosen
 
-    @field_validator("bounds")
-    @classmethod
-    def _check_metrics(cls, bounds: dict[str, Bound]) -> dict[str, Bound]:
-        _require_metrics(bounds)
-        return bounds
-
     @model_validator(mode="after")
-    def _check_timeline(self) -> Self:
+    def _check_parts(self) -> Self:
+        Mistakes(chain(self._list_timeline_mistakes(), self._list_anomaly_mistakes())).raise_all()
+        return self
+
+    def _list_timeline_mistakes(self) -> Iterator[InputError]:
         earlier: list[str] = []
         for index, fault in enumerate(self.faults):
             at = f"faults.{index}"
             if fault.name in earlier:
-                raise InputError(f"two faults are called `{fault.name}`", field=f"{at}.name", remedy="rename one")
+                yield InputError(f"two faults are called `{fault.name}`", field=f"{at}.name", remedy="rename one")
+            heals = [field for field in ("heal_at_s", "heal_after_s") if getattr(fault, field) is not None]
             if fault.at_s >= self.phases.impact_s:
-                raise InputError(
+                yield InputError(
                     f"overlaps the recovery phase: {fault.at_s:g} s into an impact phase of {self.phases.impact_s:g} s",
                     field=f"{at}.at_s",
                     remedy="inject earlier or lengthen phases.impact_s",
                 )
-            heals = [field for field in ("heal_at_s", "heal_after_s") if getattr(fault, field) is not None]
-            if fault.permanent and heals:
-                raise InputError("is permanent and heals", field=f"{at}.{heals[0]}", remedy="drop one of the two")
-            if len(heals) > 1:
-                raise InputError(
+            elif fault.permanent and heals:
+                yield InputError("is permanent and heals", field=f"{at}.{heals[0]}", remedy="drop one of the two")
+            elif len(heals) > 1:
+                yield InputError(
                     "is healed at two times", field=f"{at}.heal_after_s", remedy="drop this or `heal_at_s`"
                 )
-            if fault.heal_at_s is not None and not fault.at_s < fault.heal_at_s <= self.phases.impact_s:
-                raise InputError(
+            elif fault.heal_at_s is not None and not fault.at_s < fault.heal_at_s <= self.phases.impact_s:
+                yield InputError(
                     f"heals at {fault.heal_at_s:g} s, not between its injection and the end of the impact phase",
                     field=f"{at}.heal_at_s",
                     remedy=f"choose a value over {fault.at_s:g} and up to {self.phases.impact_s:g}",
                 )
-            if fault.heal_after_s is not None and fault.at_s + fault.heal_after_s > self.phases.impact_s:
-                raise InputError(
+            elif fault.heal_after_s is not None and fault.at_s + fault.heal_after_s > self.phases.impact_s:
+                yield InputError(
                     f"heals {fault.at_s + fault.heal_after_s:g} s into an impact phase of {self.phases.impact_s:g} s",
                     field=f"{at}.heal_after_s",
                     remedy=f"choose a value up to {self.phases.impact_s - fault.at_s:g}",
                 )
             if fault.when and fault.when.earlier_fault[1] not in earlier:
                 field, name = fault.when.earlier_fault
-                raise InputError(
+                yield InputError(
                     f"no earlier fault is called `{name}`",
                     field=f"{at}.when.{field}",
                     remedy=suggest_name(name, earlier),
                 )
             earlier.append(fault.name)
-        return self
 
-    @model_validator(mode="after")
-    def _check_destroyed(self) -> Self:
-        if self.destroyed and not any(fault.kind == "destroy" for fault in self.faults):
-            raise InputError("no fault destroys anything", field="destroyed", remedy="leave it out or add a `destroy`")
-        for fault in self.faults if self.destroyed else ():
-            bound = self.bound("rpo_messages", fault.name)
-            if fault.kind == "destroy" and (bound is None or bound.max is None):
-                raise InputError(
-                    f"`rpo_messages` has no maximum for `{fault.name}`, so nothing bounds what `destroyed` may lose",
-                    field="bounds",
-                    remedy=f"give `rpo_messages` or `rpo_messages/{fault.name}` a `max`",
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _check_anomalies(self) -> Self:
+    def _list_anomaly_mistakes(self) -> Iterator[InputError]:
         for field, anomalies in (("tighten", self.tighten), ("loosen", self.loosen)):
             if Anomaly.UNPROVEN in anomalies:
-                raise InputError(
+                yield InputError(
                     "`unproven` is neither legal nor illegal, because it makes every verdict unknown",
                     field=field,
                     remedy="leave `unproven` out",
                 )
         for anomaly in self.tighten:
             if self.loosen.get(anomaly) == Loosened():
-                raise InputError(
+                yield InputError(
                     f"`{anomaly}` is in `tighten`, too",
                     field=f"loosen.{anomaly}",
                     remedy="leave it out of one of them, or add the `outcome`, `home` or `subscription` that it is for",
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _check_losses(self) -> Self:
         legal = [
             name
             for name in MISSING
-            if not is_illegal(name, self.guarantee, tightened=self.tighten) or self.loosen.get(name) == Loosened()
+            if not is_illegal(name, self.guarantee, tightened=self.tighten)
+            or (self.loosen.get(name) == Loosened() and name not in self.tighten)
         ]
         unbounded = [name for name in legal if not (bound := self.bound("missing_messages", name)) or bound.max is None]
         if unbounded:
             metric = "missing_messages" if len(unbounded) > 1 else f"missing_messages/{unbounded[0]}"
-            raise InputError(
+            yield InputError(
                 f"nothing bounds what may be missing ({', '.join(unbounded)}), so the scenario cannot fail by it",
                 field="bounds",
                 remedy=f"add `{metric}: {{max: …}}`",
             )
-        return self
 
     def bound(self, metric: str, subject: str) -> Bound | None:
         """Return the bound given for `metric/subject`, or else the one given for `metric`; None if there is neither."""
         return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
-
-
-def _require_metrics(keys: Iterable[str]) -> None:
-    """Raises InputError for the first key whose metric does not exist. A key is `metric` or `metric/subject`."""
-    for key in keys:
-        metric = key.split("/")[0]
-        if metric not in METRICS:
-            raise InputError(f"no metric is called `{metric}`", field=key, remedy=suggest_name(metric, METRICS))

@@ -6,16 +6,26 @@ The messaging system defines, reads and checks roles and policies.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from brokerproof.directories import Directories
-from brokerproof.errors import InputError, shorten
+from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.layered_file import extend_field, read_layered_file
-from brokerproof.experiment.yaml_models import FrozenModel, apply_overrides, parse, suggest_file, suggest_name
+from brokerproof.experiment.yaml_models import (
+    HYPHENATED,
+    FrozenModel,
+    PlainValue,
+    apply_overrides,
+    parse,
+    suggest_file,
+    suggest_name,
+    write_value,
+)
 
 
 class LinkQuality(FrozenModel):
@@ -44,9 +54,6 @@ class RegionLink(LinkQuality):
     between: list[str] = Field(min_length=2, max_length=2, description="the two regions")
 
 
-_NAME = r"^[a-z][a-z0-9-]*$"
-
-
 class Restart(FrozenModel):
     """The service manager of a node. It starts the node `after_s` seconds after each time that the node ends by itself.
 
@@ -68,7 +75,7 @@ class Restart(FrozenModel):
         if isinstance(content, Mapping | Restart):
             return content
         raise InputError(
-            f"is `{shorten(str(content))}`, which does not say after how many seconds",
+            f"is `{write_value(content)}`, which does not say after how many seconds",
             remedy="give `{after_s: 10}`, or `false` for no service manager",
         )
 
@@ -77,8 +84,8 @@ class Node(FrozenModel):
     """One process (or container) of a cluster."""
 
     role: str = Field(description="what it does, one of the messaging system's roles")
-    region: str = Field(pattern=_NAME)
-    rack: str = Field("rack-1", pattern=_NAME, description="rack inside the region")
+    region: str = Field(pattern=HYPHENATED)
+    rack: str = Field("rack-1", pattern=HYPHENATED, description="rack inside the region")
     standby: bool = Field(
         False, description="it is not started with the other nodes; a fault of the kind `start` starts it"
     )
@@ -125,7 +132,7 @@ class Topology(FrozenModel):
         description="networks between regions. If there is one, every connection between two regions crosses an "
         "emulated network, which adds no delay between two regions that are not listed here",
     )
-    settings: dict[str, dict[str, str | int | float | bool]] = Field(
+    settings: dict[str, dict[str, PlainValue]] = Field(
         default_factory=dict, description="configuration keys of the messaging system, by role"
     )
     heap_mb: dict[str, int] = Field(
@@ -147,51 +154,46 @@ class Topology(FrozenModel):
         return self
 
     @model_validator(mode="after")
-    def _check_names_are_unique(self) -> Self:
+    def _check_parts(self) -> Self:
+        Mistakes(chain(self._list_name_mistakes(), self._list_link_mistakes())).raise_all()
+        return self
+
+    def _list_name_mistakes(self) -> Iterator[InputError]:
         seen: set[str] = set(self.shared_metadata)
         for cluster_name, cluster in self.clusters.items():
             for name in cluster.nodes:
                 if name in seen:
-                    raise InputError(
+                    yield InputError(
                         "is the name of two nodes", field=f"clusters.{cluster_name}.nodes.{name}", remedy="rename one"
                     )
                 seen.add(name)
-        return self
-
-    @model_validator(mode="after")
-    def _check_links(self) -> Self:
-        pairs: set[frozenset[str]] = set()
-        for number, link in enumerate(self.links):
-            at = f"links.{number}.between"
-            for region in link.between:
-                if region not in self.regions:
-                    raise InputError(
-                        f"no node is in region `{region}`", field=at, remedy=suggest_name(region, self.regions)
-                    )
-            pair = frozenset(link.between)
-            if len(pair) == 1:
-                raise InputError(
-                    f"leads from `{link.between[0]}` to itself", field=at, remedy="name two different regions"
-                )
-            if pair in pairs:
-                raise InputError(f"{' and '.join(link.between)} have two links", field=at, remedy="keep one")
-            pairs.add(pair)
-        return self
-
-    @model_validator(mode="after")
-    def _check_names_are_host_names(self) -> Self:
-        if not self.links:
-            return self
-        for name, at in self.node_fields.items():
-            if not re.match(_NAME, name) or name == "localhost":
-                raise InputError(
+        for name, at in self.node_fields.items() if self.links else ():
+            if not re.match(HYPHENATED, name) or name == "localhost":
+                yield InputError(
                     "is no host name, which nodes of a topology with links need",
                     field=at,
                     remedy="use lower-case letters, digits and `-`, with a letter first",
                 )
             if name in self.places:
-                raise InputError("is the name of a place of its clients", field=at, remedy="rename it")
-        return self
+                yield InputError("is the name of a place of its clients", field=at, remedy="rename it")
+
+    def _list_link_mistakes(self) -> Iterator[InputError]:
+        pairs: set[frozenset[str]] = set()
+        for number, link in enumerate(self.links):
+            at = f"links.{number}.between"
+            unknown = [region for region in link.between if region not in self.regions]
+            for region in unknown:
+                yield InputError(
+                    f"no node is in region `{region}`", field=at, remedy=suggest_name(region, self.regions)
+                )
+            pair = frozenset(link.between)
+            if len(pair) == 1 and not unknown:
+                yield InputError(
+                    f"leads from `{link.between[0]}` to itself", field=at, remedy="name two different regions"
+                )
+            if pair in pairs:
+                yield InputError(f"{' and '.join(link.between)} have two links", field=at, remedy="keep one")
+            pairs.add(pair)
 
     @cached_property
     def node_fields(self) -> Mapping[str, str]:
@@ -259,7 +261,7 @@ def read_topology(
     """Return the topology in the file `name.yaml`, merged with the files that it extends.
 
     `overrides` is {dotted path: value} and replaces values. `check` gets the topology, and may fill in defaults or
-    raise InputError for a field. The first mistake raises InputError, which names the file that states the field.
+    raise InputError for fields. Raises InputError, which names for each mistake the file that states the field.
     """
     path = directories.find(name)
     if path is None:
@@ -268,7 +270,7 @@ def read_topology(
     extended = extend_field(layered.content, "settings", directories.below("settings"), file=path)
     content = apply_overrides(extended, overrides or {}, source=f"overrides of topology {name}")
     try:
-        return check(parse(Topology, content, file=str(path)))
+        return check(parse(Topology, content, file=""))
     except InputError as error:
-        file = layered.file_of(error.field)
-        raise InputError(error.problem, file=str(file), field=error.field, remedy=error.remedy) from None
+        Mistakes(each.locate(file=str(layered.file_of(each.field))) for each in error.mistakes).raise_all()
+        raise

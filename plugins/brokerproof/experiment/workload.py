@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import SubscriptionType
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
+from brokerproof.experiment.yaml_models import HYPHENATED, IDENTIFIER, FrozenModel
 
 
 class ClientSettings(FrozenModel):
@@ -89,7 +89,7 @@ class Workload(FrozenModel):
     """The topic, its producers and rate, its keys and sizes, and its subscriptions."""
 
     namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
-    topic: str = Field("orders", pattern=r"^[a-z][a-z0-9-]*$")
+    topic: str = Field("orders", pattern=HYPHENATED)
     partitions: int = Field(0, ge=0, description="0 for a topic without partitions")
     rate: int = Field(1000, ge=1, description="messages per second of all producers of one cluster together")
     size: int = Field(200, ge=16, le=5_000_000, description="bytes of payload")

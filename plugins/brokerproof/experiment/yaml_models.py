@@ -1,22 +1,34 @@
-"""Reads YAML files into pydantic models. The first mistake in a file raises InputError with file, field and remedy."""
+"""Reads YAML files into pydantic models. Mistakes in a file raise InputError, each with file, field and remedy."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from brokerproof.directories import Directories
-from brokerproof.errors import InputError, shorten
+from brokerproof.errors import InputError, Mistakes
+from brokerproof.experiment.model_mistakes import HYPHENATED, IDENTIFIER, list_mistakes, suggest_name, write_value
 
-# The pattern for the names of scenarios, faults, subscriptions and suites. They become names of files and subjects of
-# measurements.
-IDENTIFIER = r"^[a-z][a-z0-9_]*$"
+__all__ = [
+    "HYPHENATED",
+    "IDENTIFIER",
+    "FrozenModel",
+    "PlainValue",
+    "apply_overrides",
+    "check_fields",
+    "parse",
+    "read_yaml",
+    "suggest_file",
+    "suggest_name",
+    "write_value",
+]
+
 # Texts that are nested deeper are not read by libyaml, whose loader could overflow the stack and end the process. Valid
 # files are far below this depth.
 _DEEPEST = 100
@@ -32,6 +44,18 @@ class FrozenModel(BaseModel):
 
 
 Model = TypeVar("Model", bound=FrozenModel)
+
+
+def _require_plain_value(value: Any) -> Any:
+    if not isinstance(value, str | int | float):
+        kinds = "text, number, `true` or `false`"
+        problem = "has no value" if value is None else f"`{write_value(value)}` is no {kinds}"
+        raise InputError(problem, remedy="put it in quotes" if isinstance(value, date) else f"write a {kinds}")
+    return value
+
+
+# A text, number or boolean. The validator keeps it one mistake, instead of one for each of the four types.
+PlainValue = Annotated[str | int | float | bool, BeforeValidator(_require_plain_value)]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -82,22 +106,13 @@ def _measure_depth(text: str) -> int:
 def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model:
     """Return `content` as an instance of the class `model`.
 
-    For the first mistake in `content`, raises InputError, which names `file` and the field.
+    Raises InputError, which names `file` and the field of every mistake in `content`.
     """
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        # A misspelt field causes two errors: an unknown field, and a missing one. The unknown name helps the user more.
-        unknown = (each for each in errors if each["type"] == "extra_forbidden")
-        first: Mapping[str, Any] = dict(next(unknown, errors[0]))
-        field = ".".join(str(part) for part in first["loc"])
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, InputError):
-            field = ".".join(part for part in (field, cause.field) if part)
-            raise InputError(cause.problem, file=file, field=field, remedy=cause.remedy) from None
-        problem, remedy = _describe_problem(first), _suggest_remedy(model, first)
-        raise InputError(problem, file=file, field=field, remedy=remedy) from None
+        Mistakes(mistake.locate(file=file) for mistake in list_mistakes(model, error)).raise_all()
+        raise
 
 
 def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *, source: str) -> dict[str, Any]:
@@ -106,24 +121,16 @@ def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *,
     A dotted path leads through mappings and, by index, through lists. It may add a key to a mapping, but not an item to
     a list. An unusable path raises InputError, which names `source` as the file.
     """
-    result = _copy(content)
+    result, mistakes = _copy(content), Mistakes()
     for path, value in overrides.items():
         *parents, last = path.split(".")
         container: Any = result
-        try:
+        with mistakes.collect(file=source, below=path):
             for name in parents:
                 container = _step_into(container, name)
             _replace_item(container, last, value)
-        except InputError as error:
-            raise InputError(error.problem, file=source, field=path, remedy=error.remedy) from None
+    mistakes.raise_all()
     return result
-
-
-def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: the most similar known name, or all known names if none is similar."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(map(shorten, names)) or 'nothing is defined'}"
 
 
 def suggest_file(name: str, directories: Directories, further: Iterable[str] = ()) -> str:
@@ -171,51 +178,15 @@ def _find_index(container: Any, name: str) -> int:
     return int(name)
 
 
-def _describe_problem(error: Mapping[str, Any]) -> str:
-    if error["type"] == "extra_forbidden":
-        return f"unknown field `{error['loc'][-1]}`"
-    if error["type"] == "missing":
-        return "is missing"
-    return f"{error['msg'][0].lower()}{error['msg'][1:]}, not {shorten(repr(error.get('input')))}"
-
-
-def _suggest_remedy(model: type[FrozenModel], error: Mapping[str, Any]) -> str:
-    if error["type"] == "extra_forbidden":
-        return suggest_name(str(error["loc"][-1]), _field_names(model, error["loc"][:-1]))
-    if error["type"] == "missing":
-        return "add it"
-    return "correct the value"
-
-
-def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Return the names of the fields at `location`, a path of keys and indexes inside `model`.
-
-    The result is empty if the fields there are not known.
-    """
-    schema: dict[str, Any] = model.model_json_schema()
-    definitions = schema.get("$defs", {})
-
-    def resolve(node: dict[str, Any]) -> dict[str, Any]:
-        for option in [node, *node.get("anyOf", [])]:
-            if "$ref" in option:
-                return definitions[option["$ref"].rsplit("/", 1)[1]]
-            if option.get("type") in ("object", "array"):
-                node = option
-        return node
-
-    nested = schema
-    for part in location:
-        inner = nested.get("items") if isinstance(part, int) else nested.get("properties", {}).get(part)
-        nested = resolve(inner or nested.get("additionalProperties") or {})
-    return list(nested.get("properties", {}))
-
-
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
-    """Raises InputError for the first name in `fields` that is not in `known`.
+    """Raises InputError for each name in `fields` that is not in `known`.
 
     `fields` are the names directly below the dotted path `field` in the file `path`.
     """
-    for name in fields:
-        if name not in known:
-            where = ".".join(part for part in (field, name) if part)
-            raise InputError(f"unknown field `{name}`", file=path, field=where, remedy=suggest_name(name, known))
+    Mistakes(
+        InputError(f"unknown field `{name}`", field=name, remedy=suggest_name(name, known)).locate(
+            file=path, below=field
+        )
+        for name in fields
+        if name not in known
+    ).raise_all()

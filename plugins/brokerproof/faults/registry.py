@@ -5,9 +5,35 @@ from __future__ import annotations
 import brokerproof.faults.on_network
 import brokerproof.faults.on_nodes  # noqa: F401
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.faults.kind import FAULT_KINDS
 
-__all__ = ["FAULT_KINDS", "list_destroying_faults", "list_harmful_faults"]
+__all__ = ["FAULT_KINDS", "list_destroying_faults", "list_harmful_faults", "suggest_kind"]
+
+_RESTART = "a restart is `stop` with `heal_at_s`: `{kind: stop, targets: …, at_s: 0, heal_at_s: 20}`"
+# {kind: everyday words for it}
+_WORDS = {
+    "stop": ("shutdown", "shut_down", "sigterm", "down", "end"),
+    "kill": ("crash", "die", "sigkill", "terminate", "abort", "oom", "power_loss", "power_off"),
+    "destroy": ("wipe", "delete", "erase", "lose", "loss", "disk_loss", "data_loss", "disaster"),
+    "start": ("boot", "power_on", "up", "add", "join", "scale_up"),
+    "pause": ("freeze", "hang", "suspend", "sigstop", "stall", "stuck", "gc"),
+    "unload": ("failover", "fail_over", "move", "transfer", "reassign", "handover"),
+    "partition": ("network_partition", "net_split", "netsplit", "split", "split_brain", "isolate", "cut", "disconnect"),
+    "delay": ("latency", "network_delay", "slow", "lag", "jitter"),
+    "bandwidth": ("throttle", "limit", "congestion"),
+    "reset": ("drop_connections", "tcp_reset", "connection_reset"),
+}
+_REMEDIES = {
+    **{word: f"it is called `{kind}`" for kind, words in _WORDS.items() for word in words},
+    **dict.fromkeys(("restart", "rolling", "rolling_restart", "reboot", "bounce", "restarts", "upgrade"), _RESTART),
+}
+
+
+def suggest_kind(name: str) -> str:
+    """Return a remedy for an unknown kind of fault: the kind for an everyday word, or else a similar name."""
+    word = name.strip().lower().replace("-", "_").replace(" ", "_")
+    return _REMEDIES.get(word) or suggest_name(name, FAULT_KINDS)
 
 
 def list_harmful_faults(scenario: Scenario) -> list[str]:

@@ -58,8 +58,7 @@ def parse_client_settings(system: System, workload: Workload) -> ClientSettings:
     try:
         return parse(system.client_settings, workload.client.model_dump(), file="")
     except InputError as error:
-        field = ".".join(filter(None, ("workload.client", error.field)))
-        raise InputError(error.problem, field=field, remedy=error.remedy) from None
+        raise error.locate(below="workload.client") from None
 
 
 def list_abilities(run: Run) -> frozenset[Ability]:

@@ -44,7 +44,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
     ("settings", "field", "remedy"),
     [
         ({"workload.ratee": 5}, "workload.ratee", "did you mean `rate`?"),
-        ({"workload.rate": "fast"}, "workload.rate", "correct the value"),
+        ({"workload.rate": "fast"}, "workload.rate", "write a whole number, as in 1000"),
         ({"workload.keys": 1}, "workload.keys", "at least 2"),
         ({"topology": "sync_active_pasive"}, "topology", "did you mean `sync_active_passive`?"),
         ({"workload.namespace": "mytenant/asia"}, "workload.namespace", "did you mean `mytenant/"),
@@ -109,21 +109,21 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "loosen.delivered_out_of_order",
             "leave it out",
         ),
-        ({"loosen": {"lost": {"outcome": "asked"}}}, "loosen.lost.outcome", "correct the value"),
+        ({"loosen": {"lost": {"outcome": "asked"}}}, "loosen.lost.outcome", "did you mean `acked`?"),
         ({"loosen": [["lost"]]}, "loosen", ""),
         ({"loosen": ["unproven"]}, "loosen", "leave `unproven` out"),
         ({"tighten": ["unproven"]}, "tighten", "leave `unproven` out"),
         ({"version": "4.0.7"}, "version", "did you mean `4.0.8`?"),
         ({"runtime": "dokcer"}, "runtime", "did you mean `docker`?"),
         ({"overrides": {"system": "kafka"}}, "system", "one of: pulsar"),
-        ({"phases.steady_s": -1}, "phases.steady_s", "correct the value"),
+        ({"phases.steady_s": -1}, "phases.steady_s", "write a number above 0"),
         ({"bounds": {"rto": {"max": 5}}}, "bounds.rto", "did you mean `rto_s`?"),
         ({"bounds": {"rto_s": {"max": 5, "min": 6}}}, "bounds.rto_s", "min <= max"),
         ({"bounds": {"rto_s": {}}}, "bounds.rto_s", "give `min`, `max` or both"),
-        ({"regression": {"tolerance": -0.1}}, "regression.tolerance", "correct the value"),
-        ({"regression": {"window": 11}}, "regression.window", "correct the value"),
+        ({"regression": {"tolerance": -0.1}}, "regression.tolerance", "write at least 0"),
+        ({"regression": {"window": 11}}, "regression.window", "write at least 12"),
         ({"regression": {"tolerances": {"rto": 0.3}}}, "regression.tolerances.rto", "did you mean `rto_s`?"),
-        ({"regression": {"tolerances": {"rto_s": 11}}}, "regression.tolerances.rto_s", "correct the value"),
+        ({"regression": {"tolerances": {"rto_s": 11}}}, "regression.tolerances.rto_s", "write at most 10"),
         ({"regression": {"tolerances": {"sampling_gap_s": 1}}}, "regression.tolerances.sampling_gap_s", "leave it out"),
         ({"regression": {"spread": 1}}, "regression.spread", "one of: tolerance, tolerances, window"),
         ({"expect": {"verdict": "fine"}}, "expect.verdict", "did you mean `failed`?"),
@@ -210,7 +210,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "links.1.between",
             "keep one",
         ),
-        ({"overrides": {"links": [{"between": ["eu"]}]}}, "links.0.between", "correct the value"),
+        ({"overrides": {"links": [{"between": ["eu"]}]}}, "links.0.between", "give at least 2"),
         (
             {"overrides": {"links": [{"between": ["eu", "us"], "delay_ms": 1, "jitter_ms": 2}]}},
             "links.0.jitter_ms",
@@ -219,7 +219,11 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         (
             {
                 "topology": "sync_active_passive_wan",
-                "overrides": {"clusters.mycluster.nodes.zk": {"role": "metadata", "region": "eu"}},
+                "overrides": {
+                    # Three nodes, because a store with two of them is another mistake.
+                    f"clusters.mycluster.nodes.{name}": {"role": "metadata", "region": "eu"}
+                    for name in ("zk", "metadata-3")
+                },
             },
             "clusters.mycluster.nodes.zk",
             "rename it",

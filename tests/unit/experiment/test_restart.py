@@ -100,12 +100,22 @@ def test_runs_compare_by_what_holds_for_each_node_and_not_by_how_it_is_said(tmp_
     ("overrides", "field", "problem", "remedy"),
     [
         ({"restart.booky": {"after_s": 1}}, "restart.booky", "no role of pulsar is called", "did you mean `bookie`?"),
-        ({"restart.bookie.after_s": -1}, "restart.bookie.after_s", "greater than or equal to 0", "correct the value"),
-        ({"restart.bookie.after_s": "soon"}, "restart.bookie.after_s", "a valid number", "correct the value"),
-        ({"restart.bookie.after_s": float("inf")}, "restart.bookie.after_s", "finite", "correct the value"),
+        ({"restart.bookie.after_s": -1}, "restart.bookie.after_s", "is `-1`, which is too small", "write at least 0"),
+        (
+            {"restart.bookie.after_s": "soon"},
+            "restart.bookie.after_s",
+            "`soon` is no number",
+            "write a number, as in 10",
+        ),
+        (
+            {"restart.bookie.after_s": float("inf")},
+            "restart.bookie.after_s",
+            "`.inf` is no finite number",
+            "write a finite number, as in 10",
+        ),
         ({"restart.bookie.after": 1}, "restart.bookie.after", "unknown field", "did you mean `after_s`?"),
         ({"restart.bookie": 10}, "restart.bookie", "does not say after how many seconds", "give `{after_s: 10}`"),
-        ({f"{NODES}.bookie-eu-1.restart": True}, f"{NODES}.bookie-eu-1.restart", "is `True`", "or `false`"),
+        ({f"{NODES}.bookie-eu-1.restart": True}, f"{NODES}.bookie-eu-1.restart", "is `true`", "or `false`"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
