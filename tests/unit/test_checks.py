@@ -209,6 +209,35 @@ def test_a_node_that_its_system_does_not_know_is_refused(
     assert caught.value.remedy == remedy
 
 
+HEALTHY = {"healthy": "gone", "for_s": 5}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "is_accepted"),
+    [
+        ({"kind": "kill", "heal_after_s": 0}, True),
+        ({"kind": "kill", "heal_at_s": 5}, True),
+        ({"kind": "start"}, True),
+        ({"kind": "kill"}, False),
+        ({"kind": "kill", "permanent": True}, False),
+    ],
+)
+def test_a_fault_that_waits_for_healthy_nodes_needs_an_earlier_one_that_heals(
+    tmp_path: Path, earlier: dict[str, Any], is_accepted: bool
+) -> None:
+    faults = [
+        {"name": "gone", "targets": {"nodes": ["broker-eu-1"]}, **earlier},
+        {"name": "next", "kind": "stop", "targets": {"nodes": ["broker-eu-2"]}, "when": HEALTHY},
+    ]
+    if is_accepted:
+        load(tmp_path, {"faults": faults})
+        return
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, {"faults": faults})
+    assert caught.value.field == "faults.1.when.healthy"
+    assert "heal_after_s" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("targets", "problem"),
     [

@@ -231,7 +231,8 @@ def test_a_measurement_without_a_bound_is_skipped_with_its_value_because_nothing
     assert is_green(root)
     text = expect_result(root, "recovery", "reassign_s", "skipped")
     assert text.startswith(
-        "no bound: `reassign_s` of kill_us is 2.5 s; `reassign_s` of kill_eu could not be measured: owner was not a target"
+        "no bound: `reassign_s` of kill_us is 2.5 s; "
+        "`reassign_s` of kill_eu could not be measured: owner was not a target"
     )
     assert find_result(root, "recovery", "reassign_s").get("type") == "no_bound"
 
