@@ -166,8 +166,8 @@ class Scenario(FrozenModel):
     )
     owner: ExpectedOwner = Field(
         ExpectedOwner(),
-        description="regions of the topic's owner at the end of a phase. The end is the phase's last third, without the "
-        "time before the last fault in the phase took effect or was undone. Each sample in this time that names an "
+        description="regions of the topic's owner at the end of a phase. The end is the phase's last third, without "
+        "the time before the last fault in the phase took effect or was undone. Each sample in this time that names an "
         "owner must name one in the region, unless a bound on `owner_in_region` allows fewer",
     )
     late_after_s: float = Field(
