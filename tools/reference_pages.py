@@ -8,12 +8,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from brokerproof.directories import Directories
 from brokerproof.experiment.guarantees import Anomaly, Guarantee
 from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.reports.exports import RunDocument
+from brokerproof.reports.topology_view import NODE_COLUMNS, dump_policies, list_nodes, summarize_topology
 from brokerproof.results.regressions import LARGEST_TELLING_SPREAD, RULE, STEP
 from brokerproof.run.directory import RunFacts, TimeAxis
 from brokerproof.run.judgement import Judgement, JudgingFailure, Totals
@@ -102,6 +104,7 @@ def write_pages() -> dict[str, str]:
             "Fields of a topology",
             chain(_describe_extends(), _describe_model(Topology.model_json_schema()), _describe_policies()),
         ),
+        "topologies.md": _write_page("The shipped topologies", _describe_topologies()),
         "anomalies.md": _write_page("Anomalies, and when they are illegal", _tabulate_anomalies()),
         "measurements.md": _write_page("Measurements of placement and recovery", _tabulate_measurements()),
         "faults.md": _write_page("Kinds of fault", _tabulate_faults()),
@@ -125,8 +128,41 @@ def _describe_extends() -> Iterator[str]:
     yield "extend another topology. A scenario's `overrides` are applied to the result.\n"
     yield "`settings: {extends: NAME}`, in a topology or in a scenario, does the same with the file"
     yield "`topologies/settings/NAME.yaml`.\n"
+    yield "[topologies.md](topologies.md) shows the shipped topologies.\n"
     yield "Both are searched in all directories of `BROKERPROOF_TOPOLOGIES`, so a topology of yours can extend a"
     yield "shipped one.\n"
+
+
+def _describe_topologies() -> Iterator[str]:
+    yield "Each topology is shown as it is after `extends`, with every default. `.venv/bin/brokerproof topologies` also"
+    yield "lists your own, and [topology-reference.md](topology-reference.md) has the fields of the files.\n"
+    home = from_environment().home
+    directories = Directories(paths=(home / "topologies",))
+    scenarios = sorted((home / "dags" / "scenarios").glob("*.yaml"))
+    for name in directories.list_files():
+        summary, topology = summarize_topology(name, directories, scenarios)
+        yield f"## {name}\n"
+        yield f"{summary.title}.\n"
+        yield f"{summary.description}\n"
+        facts = {
+            "extends": ", then ".join(f"[{base}](#{base})" for base in summary.extends) or "no other topology",
+            "system": summary.system,
+            "clusters": _list_names(summary.clusters),
+            "regions": _list_names(summary.regions),
+            "nodes": summary.nodes_in_words,
+            **{policy: _list_names(names) for policy, names in summary.policies.items()},
+            "used by": _list_names(summary.scenarios) or "no shipped scenario",
+        }
+        yield from ("| fact | value |", "|---|---|")
+        yield from (f"| {fact} | {value} |" for fact, value in facts.items())
+        yield f"\n| {' | '.join(NODE_COLUMNS)} |"
+        yield f"|{'---|' * len(NODE_COLUMNS)}"
+        yield from (f"| {' | '.join(row)} |" for row in list_nodes(topology))
+        yield f"\n```yaml\n{dump_policies(topology)}```\n"
+
+
+def _list_names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _describe_client_settings() -> Iterator[str]:

@@ -25,6 +25,8 @@ _EPILOG = """
 examples:
   brokerproof doctor                         is everything here that a run needs?
   brokerproof scenarios                      the scenarios, and the verdict that each expects
+  brokerproof topologies                     the topologies, and the scenarios that use each
+  brokerproof topologies sync_active_passive its nodes, policies, links and settings, after `extends`
   brokerproof run sync_datacenter_loss       destroy a datacenter under load, and prove the result
   brokerproof run sync_datacenter_loss --set workload.rate=5000 --set phases.impact_s=120
   brokerproof run sync_datacenter_loss --json > result.json
@@ -185,6 +187,11 @@ def build_parser() -> _Parser:
     explain.add_argument("seq", metavar="SEQ", help="the message's number at that producer, from 0 on")
 
     add_command("scenarios", "scenario", "list the scenarios and check every file")
+
+    topologies = add_command("topologies", "scenario", "list the topologies and check every file, or show one of them")
+    topologies.add_argument(
+        "topology", nargs="?", metavar="TOPOLOGY", help="show this one: nodes, policies, links and settings"
+    )
 
     history = add_command(
         "history", "history", "show earlier runs and what got worse; compare two runs, versions or settings"

@@ -1,10 +1,10 @@
-"""The commands about scenarios: `scenarios` lists them, and `run` runs one on the embedded Airflow."""
+"""The commands about users' files: `scenarios` and `topologies` list them, `run` runs one on the embedded Airflow."""
 
 from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from brokerproof import clock, lifecycle
@@ -20,6 +21,7 @@ from brokerproof.commands.output import ExitStatus, print_error, print_json, pri
 from brokerproof.commands.watch_commands import print_end, watch_run
 from brokerproof.errors import InputError, list_sentences, shorten
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.orchestration.dag_run import make_run_id
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
@@ -27,6 +29,13 @@ from brokerproof.orchestration.follow.airflow_client import AirflowError, Airflo
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.orchestration.notify.rules import read_rules
+from brokerproof.reports.topology_view import (
+    NODE_COLUMNS,
+    TopologySummary,
+    dump_policies,
+    list_nodes,
+    summarize_topology,
+)
 from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
 from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.settings import Settings
@@ -54,21 +63,89 @@ def execute_scenarios(options: argparse.Namespace, settings: Settings) -> int:
         else:
             warnings = [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]
             rows.append(_make_scenario_row(scenario, warnings))
-    # Two topologies of the same name cause the same error for each scenario that uses them.
+    return _print_list("scenarios", rows, errors, _print_scenario, as_json=options.json)
+
+
+def execute_topologies(options: argparse.Namespace, settings: Settings) -> int:
+    """List the topologies, and an error for each that is unusable. With a name, print all of that topology.
+
+    Raises InputError if no topology has the name, or if it is unusable.
+    """
+    settings.check_directories()
+    scenarios = settings.scenario_files()
+    if options.topology is not None:
+        summary, topology = summarize_topology(options.topology, settings.topologies, scenarios)
+        if options.json:
+            print_json({**asdict(summary), "content": topology.model_dump(mode="json", exclude_none=True)})
+        else:
+            _print_whole_topology(summary, topology)
+        return ExitStatus.OK
+    rows: list[dict[str, Any]] = []
+    errors = settings.topologies.list_problems()
+    for name in settings.topologies.list_files():
+        try:
+            rows.append(asdict(summarize_topology(name, settings.topologies, scenarios)[0]))
+        except InputError as error:
+            errors.append(error)
+    return _print_list("topologies", rows, errors, _print_topology, as_json=options.json)
+
+
+def _print_list(
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    errors: Sequence[InputError],
+    print_row: Callable[[dict[str, Any], Console], None],
+    *,
+    as_json: bool,
+) -> int:
+    """Print the rows and the errors, each error once, and return the exit status."""
+    # Two topologies of the same name cause the same error for each file that uses them.
     sentences = list_sentences(errors)
-    if options.json:
-        print_json({"scenarios": rows, "errors": sentences})
+    if as_json:
+        print_json({name: rows, "errors": sentences})
     else:
         console = Console(highlight=False)
         for row in rows:
-            # A name takes up to a third of a narrow terminal, so the title has a line of its own.
-            console.print(f"[bold]{row['name']}[/bold]  {row['expected']}, {row['phases_s']:g} s under load")
-            console.print(Padding(f"{row['title']} [dim]({row['topology']})[/dim]", (0, 0, 0, 4)))
-            for warning in row["warnings"]:
-                console.print(Padding(Text(f"⚠ {RunWarning(**warning)}", style="yellow"), (0, 0, 0, 4)))
+            print_row(row, console)
     for sentence in sentences:
         print_error(sentence)
     return ExitStatus.UNUSABLE_INPUT if sentences else ExitStatus.OK
+
+
+def _print_scenario(row: dict[str, Any], console: Console) -> None:
+    # A name takes up to a third of a narrow terminal, so the title has a line of its own.
+    console.print(f"[bold]{row['name']}[/bold]  {row['expected']}, {row['phases_s']:g} s under load")
+    console.print(_indent(f"{row['title']} [dim]({row['topology']})[/dim]"))
+    for warning in row["warnings"]:
+        console.print(_indent(Text(f"⚠ {RunWarning(**warning)}", style="yellow")))
+
+
+def _print_topology(row: dict[str, Any], console: Console) -> None:
+    summary = TopologySummary(**row)
+    extends = Text(f" (extends {', '.join(summary.extends)})" if summary.extends else "", style="dim")
+    console.print(Text.assemble((summary.name, "bold"), f"  {summary.nodes_in_words}"))
+    console.print(_indent(Text(summary.title) + extends))
+    facts = {"clusters": summary.clusters, "regions": summary.regions, **summary.policies}
+    lines = [f"{name}: {', '.join(values)}" for name, values in facts.items()]
+    console.print(_indent(Text("; ".join(lines))))
+    console.print(_indent(Text(f"scenarios: {', '.join(summary.scenarios) or 'none'}", style="dim")))
+
+
+def _print_whole_topology(summary: TopologySummary, topology: Topology) -> None:
+    console = Console(highlight=False)
+    _print_topology(asdict(summary), console)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in NODE_COLUMNS:
+        table.add_column(name, overflow="fold")
+    for row in list_nodes(topology):
+        table.add_row(*map(Text, row))
+    for part in (Text(summary.description), table, Text(dump_policies(topology).rstrip())):
+        console.print()
+        console.print(part)
+
+
+def _indent(text: str | Text) -> Padding:
+    return Padding(text, (0, 0, 0, 4))
 
 
 def _make_scenario_row(scenario: Scenario, warnings: Sequence[RunWarning]) -> dict[str, Any]:

@@ -277,3 +277,79 @@ def test_a_home_without_topologies_exits_with_3(monkeypatch: pytest.MonkeyPatch,
 def test_the_projects_own_scenarios_are_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(SCENARIOS))
     assert main(["scenarios"]) == 0
+
+
+@pytest.fixture
+def topologies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of the user's topologies, searched before the shipped one."""
+    directory = tmp_path / "topologies"
+    directory.mkdir()
+    (directory / "mine.yaml").write_text(
+        "title: Mine\ndescription: One broker more.\nextends: sync_active_passive_managed\n"
+        "clusters: {mycluster: {nodes: {broker-us-3: {role: broker, region: us, standby: true}}}}\n"
+        "settings: {broker: {a: 1}}\nlinks: [{between: [eu, us], delay_ms: 5}]\n"
+    )
+    monkeypatch.setenv("BROKERPROOF_TOPOLOGIES", f"{directory}:")
+    return directory
+
+
+def test_topologies_lists_own_and_shipped_ones(topologies: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topologies", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["topologies"]}
+    assert rows["mine"] == {
+        "name": "mine",
+        "title": "Mine",
+        "description": "One broker more.",
+        "system": "pulsar",
+        "extends": ["sync_active_passive_managed", "sync_active_passive"],
+        "clusters": ["mycluster"],
+        "regions": ["witness", "eu", "us"],
+        "nodes": {"metadata": 1, "bookie": 4, "broker": 5},
+        "policies": {"namespaces": ["mytenant/eu", "mytenant/us"]},
+        "scenarios": [],
+    }
+    assert rows["sync_active_passive"]["scenarios"] == ["region_lost"]
+    assert main(["topologies"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "mine 1 metadata, 4 bookie, 5 broker Mine (extends sync_active_passive_managed, sync_active_passive) clusters: "
+        "mycluster; regions: witness, eu, us; namespaces: mytenant/eu, mytenant/us scenarios: none",
+        "scenarios: region_lost",
+    ):
+        assert text in printed
+
+
+def test_topologies_shows_one_as_it_is_after_extends(
+    topologies: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["topologies", "mine", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)["content"]
+    assert content["clusters"]["mycluster"]["nodes"]["bookie-eu-1"]["restart"] == {"after_s": 10}
+    assert content["clusters"]["mycluster"]["namespaces"]["mytenant/eu"]["isolation"]["primary"] == "eu"
+    assert (content["links"][0]["delay_ms"], content["settings"]) == (5, {"broker": {"a": 1}})
+    assert main(["topologies", "mine"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["mycluster", "broker-us-3", "broker", "us", "rack-1", "standby,", "restarts", "after", "10", "s"] in lines
+    isolation = "isolation: {primary: eu, secondary: us, min_limit: 1, usage_threshold: 100}"
+    link = "between: [eu, us]"
+    for text in ("mytenant/eu:", isolation, link, "broker: {a: 1}"):
+        assert text.split() in lines
+
+
+def test_topologies_names_every_wrong_file_and_exits_with_3(
+    topologies: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (topologies / "broken.yaml").write_text("title: a\ndescription: b\nextends: sync_active_pasive\n")
+    (topologies / "active_active.yaml").write_text("title: a\n")
+    assert main(["topologies", "--json"]) == 3
+    output = capsys.readouterr()
+    printed = json.loads(output.out)
+    assert "mine" in [row["name"] for row in printed["topologies"]]
+    assert len(printed["errors"]) == 3
+    assert "broken.yaml: extends: no file" in printed["errors"][-1]
+    assert "has the same name" in printed["errors"][0]
+    assert main(["topologies", "broken"]) == 3
+    assert "did you mean `sync_active_passive`?" in capsys.readouterr().err
+    assert main(["topologies", "mien"]) == 3
+    assert "no topology is called `mien` (did you mean `mine`?)" in capsys.readouterr().err

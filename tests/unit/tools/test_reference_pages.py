@@ -24,13 +24,23 @@ def test_the_reference_pages_are_as_the_code_makes_them() -> None:
         ("anomalies.md", list(Anomaly)),
         ("faults.md", list(FAULT_KINDS)),
         ("measurements.md", list(METRICS)),
+        ("topologies.md", [file.stem for file in (ROOT / "topologies").glob("*.yaml")]),
         ("scenario-reference.md", list(Scenario.model_fields)),
     ],
 )
 def test_a_page_names_every_kind_of_thing(page: str, names: list[str]) -> None:
     assert names
-    found = set(re.findall(r"`(\w+)`", write_pages()[page]))
+    found = set(re.findall(r"(?:`|^## )(\w+)(?:`|$)", write_pages()[page], re.MULTILINE))
     assert [name for name in names if name not in found] == []
+
+
+def test_the_page_of_topologies_shows_each_as_it_is_after_extends() -> None:
+    page = write_pages()["topologies.md"].partition("## sync_active_passive_managed\n")[2].partition("\n## ")[0]
+    assert "| extends | [sync_active_passive](#sync_active_passive) |" in page
+    assert "| namespaces | `mytenant/eu`, `mytenant/us` |" in page
+    assert "| used by | " in page
+    assert "| mycluster | bookie-eu-1 | bookie | eu | rack-1 | restarts after 10 s |" in page
+    assert "mytenant/eu:\n        isolation: {primary: eu, secondary: us, " in page
 
 
 def test_the_page_of_records_has_every_kind() -> None:
