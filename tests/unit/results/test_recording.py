@@ -73,7 +73,7 @@ def verify(run: Run, monkeypatch: pytest.MonkeyPatch, judged: dict[str, Any] | N
         remove_record(Run(arguments[0]), JudgingFailure)
 
     monkeypatch.setattr(recorded_run_commands, "submit_locally", submit)
-    options = argparse.Namespace(run_directory=run.directory, json=False)
+    options = argparse.Namespace(run=run.directory, json=False)
     return recorded_run_commands.execute_verify(options, from_environment())
 
 

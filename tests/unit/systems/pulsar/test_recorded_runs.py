@@ -18,6 +18,8 @@ LATER_SCENARIO_FIELDS = {
     "loosen": {},
     "regression": {"tolerance": 0.1, "window": 30, "tolerances": {}},
 }
+# A fault was healed at a time of the scenario, or at the end of the load.
+LATER_FAULT_FIELDS = {"heal_after_s": None}
 # No node had a service manager.
 LATER_NODE_FIELDS = {"restart": None}
 LATER_TOPOLOGY_FIELDS = {"restart": {}}
@@ -34,6 +36,8 @@ def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     recorded = json.loads(run.read_text("run.json"))
     recorded["scenario"] |= LATER_SCENARIO_FIELDS
     recorded["topology"] |= LATER_TOPOLOGY_FIELDS
+    for fault in recorded["scenario"]["faults"]:
+        fault |= LATER_FAULT_FIELDS
     clusters = recorded["topology"]["clusters"].values()
     for nodes in (recorded["topology"]["shared_metadata"], *(cluster["nodes"] for cluster in clusters)):
         for node in nodes.values():
