@@ -13,7 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError, Mistakes
-from brokerproof.experiment.model_mistakes import HYPHENATED, IDENTIFIER, list_mistakes, suggest_name, write_value
+from brokerproof.experiment.model_mistakes import (
+    HYPHENATED,
+    IDENTIFIER,
+    find_nearest,
+    list_mistakes,
+    suggest_name,
+    write_value,
+)
 
 __all__ = [
     "HYPHENATED",
@@ -22,6 +29,7 @@ __all__ = [
     "PlainValue",
     "apply_overrides",
     "check_fields",
+    "find_nearest",
     "parse",
     "read_yaml",
     "suggest_file",
