@@ -144,8 +144,11 @@ def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *,
 def suggest_file(name: str, directories: Directories) -> str:
     """Return a remedy for a file that was not found: a similar name, or how to include a file that the product ships.
 
-    A shipped file is not found if an environment variable sets other directories instead of the shipped one.
+    A shipped file is not found if an environment variable sets other directories instead of the shipped one. A file is
+    not found either if its name has another ending.
     """
+    if misnamed := directories.find_misnamed(name):
+        return f"rename {misnamed} to {misnamed.with_suffix('.yaml').name}"
     if directories.has_left_out(name):
         return f"it is a shipped one: let {directories.variable} end with `:`"
     return suggest_name(name, directories.list_files())
