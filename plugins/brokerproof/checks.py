@@ -161,7 +161,8 @@ def list_suite_problems(expectations: Directories) -> list[InputError]:
     problems = expectations.list_problems(ENDING)
     files = expectations.list_files(ENDING)
     named = {error.file for error in problems}
-    for suite in (suite for suite in Suite if suite not in files):
+    # Without any file, the sentence about the empty directory is enough.
+    for suite in (suite for suite in Suite if suite not in files and files):
         if any(file.endswith(f"/{suite}{ENDING}") for file in named):
             continue
         left_out = expectations.has_left_out(suite, ENDING)

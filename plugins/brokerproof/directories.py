@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -45,9 +46,39 @@ class Directories:
         return {name: files[0] for name, files in self._search(ending).items() if len(files) == 1}
 
     def list_problems(self, ending: str = ".yaml") -> list[InputError]:
-        """Return an error for each directory that cannot be read, and for each name that cannot be used."""
-        same_names = (_refuse_same_name(files) for files in self._search(ending).values() if len(files) > 1)
-        return list(chain(self._list_unreadable(), same_names))
+        """Return an error for each directory that cannot be read, and for each file whose name cannot be used.
+
+        If no directory has a file that can be used, each empty directory is an error too.
+        """
+        found = self._search(ending)
+        same_names = (_refuse_same_name(files) for files in found.values() if len(files) > 1)
+        misnamed = (_refuse_ending(file, ending) for path in self.paths for file in _list_misnamed(path, ending))
+        return list(chain(self._list_unreadable(), same_names, misnamed, () if found else self.list_empty(ending)))
+
+    def list_empty(self, ending: str = ".yaml") -> list[InputError]:
+        """Return an error for each of the user's directories without a file of this kind, even a misnamed one.
+
+        A directory with subdirectories is not empty: they may hold settings that topologies extend.
+        """
+        left_out = self.shipped is not None and self.shipped not in self.paths
+        otherwise = "let it end with `:` to have the shipped ones" if left_out else "take the directory out of the list"
+        return [
+            InputError(
+                f"the directory {path} has no file that ends with `{ending}`",
+                field=self.variable,
+                remedy=f"put one there, or {otherwise}",
+            )
+            for path in self.paths
+            if path != self.shipped
+            and path.is_dir()
+            and not any(file.suffix == ending or file.is_dir() for file in _list_entries(path))
+            and not _list_misnamed(path, ending)
+        ]
+
+    def find_misnamed(self, name: str, ending: str = ".yaml") -> Path | None:
+        """Return a file with this name and an ending that is easily mistaken for `ending`; None if there is none."""
+        files = (file for path in self.paths for file in _list_misnamed(path, ending))
+        return next((file for file in files if file.stem == name), None)
 
     def check_readable(self) -> None:
         """Raises InputError if one of the directories cannot be read."""
@@ -94,6 +125,40 @@ class Directories:
 def make_directories(place: Path | Directories) -> Directories:
     """Return `place` if it is a `Directories` already, else a `Directories` with only the path `place`."""
     return place if isinstance(place, Directories) else Directories(paths=(place,))
+
+
+def _list_entries(path: Path) -> list[Path]:
+    """Return the files and subdirectories of a directory, except hidden ones. It is empty if it cannot be read."""
+    try:
+        return sorted(file for file in path.iterdir() if not file.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _list_misnamed(path: Path, ending: str) -> list[Path]:
+    """Return the files that are probably meant to have this ending."""
+    return [file for file in _list_entries(path) if file.suffix != ending and _is_misnamed(file, ending)]
+
+
+def _is_misnamed(file: Path, ending: str) -> bool:
+    kind = file.suffix.lower()
+    if kind == ending or (kind, ending) == (".yml", ".yaml"):
+        return file.is_file()
+    if ending != ".json" or kind not in (".yaml", ".yml"):
+        return False
+    # A directory may hold scenarios beside suites, so only the content shows that a YAML file is meant as a suite.
+    try:
+        return re.search(r"^expectations *:", file.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _refuse_ending(file: Path, ending: str) -> InputError:
+    right = file.with_suffix(ending)
+    remedy = f"rename it to {right.name}" if not right.exists() else "delete it, or give it another name"
+    if ending == ".json":
+        remedy = f"write it as JSON, and name it {right.name}"
+    return InputError(f"is not read, because its name does not end with `{ending}`", file=str(file), remedy=remedy)
 
 
 def _refuse_same_name(files: list[Path]) -> InputError:

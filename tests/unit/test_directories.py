@@ -10,6 +10,7 @@ from brokerproof.checks import check_suites, list_suite_problems
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.spark.job_configuration import list_verify_options
 from brokerproof.suites.suite_file import make_suite
 
@@ -77,6 +78,50 @@ def test_only_a_shipped_file_that_is_not_searched_is_left_out(shipped: Path, min
     assert not Directories((mine, shipped), shipped=shipped).has_left_out("a")
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("c.yml", "rename it to c.yaml"),
+        ("c.YAML", "rename it to c.yaml"),
+        ("a.yml", "delete it, or give it another name"),
+    ],
+)
+def test_a_file_with_another_ending_is_named_beside_others_and_alone(tmp_path: Path, name: str, remedy: str) -> None:
+    mine = fill(tmp_path / "mine", name, "notes.md", ".hidden.yml")
+    for others in ([], ["a.yaml"]):
+        fill(mine, *others)
+        (problem,) = Directories((mine,), variable="V").list_problems()
+        assert (problem.file, problem.problem) == (
+            f"{mine}/{name}",
+            "is not read, because its name does not end with `.yaml`",
+        )
+    assert problem.remedy == remedy
+
+
+def test_a_file_that_is_missing_for_its_ending_is_answered_with_the_right_name(tmp_path: Path) -> None:
+    mine = fill(tmp_path / "mine", "c.yml", "b.yaml")
+    assert suggest_file("c", Directories((mine,))) == f"rename {mine}/c.yml to c.yaml"
+    assert suggest_file("bb", Directories((mine,))) == "did you mean `b`?"
+
+
+def test_directories_without_any_file_are_an_error_and_one_empty_directory_beside_others_is_none(
+    shipped: Path, tmp_path: Path
+) -> None:
+    empty = fill(tmp_path / "empty", "notes.md")
+    alone = Directories((empty,), variable="V", shipped=shipped)
+    sentence = f"V: the directory {empty} has no file that ends with `.yaml` "
+    (problem,) = alone.list_problems()
+    assert str(problem) == sentence + "(put one there, or let it end with `:` to have the shipped ones)"
+    beside = Directories((empty, shipped), variable="V", shipped=shipped)
+    assert beside.list_problems() == []
+    (warning,) = beside.list_empty()
+    assert str(warning) == sentence + "(put one there, or take the directory out of the list)"
+    # A directory with settings that topologies extend is not empty, and neither is one with a misnamed file.
+    (empty / "settings").mkdir()
+    assert beside.list_empty() == []
+    assert Directories((fill(tmp_path / "other", "a.yml"), shipped), shipped=shipped).list_empty() == []
+
+
 class TestSuites:
     @pytest.fixture
     def shipped(self, tmp_path: Path) -> Path:
@@ -100,6 +145,32 @@ class TestSuites:
         fill(mine, f"{name}.json")
         with pytest.raises(InputError, match=rf"my own/{name}\.json: not valid JSON"):
             check_suites(Directories((mine, shipped), shipped=shipped, replaceable=True))
+
+    @pytest.mark.parametrize("name", ["mine.yaml", "mine.yml", "mine.JSON"])
+    def test_a_suite_with_another_ending_is_refused_because_nothing_would_check_it(
+        self, shipped: Path, mine: Path, name: str
+    ) -> None:
+        (mine / name).write_text("name: mine\nexpectations:\n- type: expect_column_values_to_not_be_null\n")
+        with pytest.raises(InputError) as refused:
+            check_suites(Directories((mine, shipped), shipped=shipped, replaceable=True))
+        assert str(refused.value) == (
+            f"{mine}/{name}: is not read, because its name does not end with `.json` "
+            "(write it as JSON, and name it mine.json)"
+        )
+
+    def test_scenarios_beside_suites_are_not_taken_for_suites(self, shipped: Path, mine: Path) -> None:
+        (mine / "c.yaml").write_text("title: t\ndescription: |\n  expectations: none\n")
+        check_suites(Directories((mine, shipped), shipped=shipped, replaceable=True))
+
+    def test_an_empty_directory_of_suites_is_a_mistake_only_without_the_shipped_ones(
+        self, shipped: Path, tmp_path: Path
+    ) -> None:
+        empty = fill(tmp_path / "empty")
+        check_suites(Directories((empty, shipped), shipped=shipped, replaceable=True))
+        with pytest.raises(InputError) as refused:
+            check_suites(Directories((empty,), variable="V", shipped=shipped, replaceable=True))
+        (mistake,) = refused.value.mistakes
+        assert "has no file that ends with `.json` (put one there, or let it end with `:`" in str(mistake)
 
     def test_every_broken_file_is_listed(self, shipped: Path, mine: Path) -> None:
         fill(mine, "mine.json", "recovery.json", "verify.json")

@@ -46,6 +46,7 @@ from brokerproof.suites.suite_names import list_suites
 def execute_scenarios(options: argparse.Namespace, settings: Settings) -> int:
     """List the scenarios with their warnings, and an error for each scenario or suite that is unusable."""
     settings.check_directories()
+    _warn_of_empty_directories(settings)
     runs = read_held_shares(print_warning)
     rows: list[dict[str, Any]] = []
     errors = [
@@ -148,6 +149,13 @@ def _indent(text: str | Text) -> Padding:
     return Padding(text, (0, 0, 0, 4))
 
 
+def _warn_of_empty_directories(settings: Settings) -> None:
+    """Print a warning for each empty directory of scenarios or topologies, if another directory has files."""
+    for place in (settings.scenarios, settings.topologies):
+        for empty in place.list_empty() if place.list_files() else ():
+            print_warning(str(empty))
+
+
 def _make_scenario_row(scenario: Scenario, warnings: Sequence[RunWarning]) -> dict[str, Any]:
     return {
         "name": scenario.name,
@@ -169,6 +177,7 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
     overrides = _parse_overrides(options)
     # The checks come before anything starts, so that a typing error costs no time.
     settings.check_directories()
+    _warn_of_empty_directories(settings)
     check_suites(settings.expectations)
     read_rules(settings)
     scenario, topology = load_scenario(

@@ -63,8 +63,10 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `name`; None if none is similar."""
-    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
+    """Return the known name that is most similar to `name`, in which case does not count; None if none is similar."""
+    names = {each.casefold(): each for each in sorted(known)}
+    near = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
+    return names[near[0]] if near else None
 
 
 def write_value(value: Any) -> str:
@@ -92,7 +94,8 @@ def _describe(model: type[BaseModel], error: Mapping[str, Any], location: Sequen
         known = re.findall(r"'([^']*)'", context["expected"])
         return f"unknown value `{write_value(value)}`", suggest_name(write_value(value), known)
     if kind == "string_pattern_mismatch":
-        return f"`{write_value(value)}` cannot be a name here", _NAMES.get(context["pattern"], "correct the name")
+        meaning = _find_schema(model, location).get("description", "another name")
+        return f"`{write_value(value)}` cannot be a name here", _NAMES.get(context["pattern"], f"write {meaning}")
     if kind in _LIMITS:
         words, limit = _LIMITS[kind]
         return f"is `{write_value(value)}`, which is {words}", f"{limit} {context[_LIMIT_NAMES[kind]]:g}"

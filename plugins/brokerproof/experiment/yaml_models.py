@@ -13,7 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError, Mistakes
-from brokerproof.experiment.model_mistakes import HYPHENATED, IDENTIFIER, list_mistakes, suggest_name, write_value
+from brokerproof.experiment.model_mistakes import (
+    HYPHENATED,
+    IDENTIFIER,
+    find_nearest,
+    list_mistakes,
+    suggest_name,
+    write_value,
+)
 
 __all__ = [
     "HYPHENATED",
@@ -22,6 +29,7 @@ __all__ = [
     "PlainValue",
     "apply_overrides",
     "check_fields",
+    "find_nearest",
     "parse",
     "read_yaml",
     "suggest_file",
@@ -136,9 +144,11 @@ def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *,
 def suggest_file(name: str, directories: Directories, further: Iterable[str] = ()) -> str:
     """Return a remedy for a file that was not found: a similar name, or how to include a file that the product ships.
 
-    A shipped file is not found if an environment variable sets other directories instead of the shipped one. The
-    similar name may also be one of `further`.
+    A shipped file is not found if an environment variable sets other directories instead of the shipped one. A file is
+    not found either if its name has another ending. The similar name may also be one of `further`.
     """
+    if misnamed := directories.find_misnamed(name):
+        return f"rename {misnamed} to {misnamed.with_suffix('.yaml').name}"
     if directories.has_left_out(name):
         return f"it is a shipped one: let {directories.variable} end with `:`"
     return suggest_name(name, {*directories.list_files(), *further})

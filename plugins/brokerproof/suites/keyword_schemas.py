@@ -101,13 +101,18 @@ def find_problem(schema: Schema, value: Any) -> str | None:
     first = options[0]
     if "enum" in first:
         listed = " or ".join(f"`{name}`" for name in first["enum"])
-        return None if value in first["enum"] else f"is not {listed}: {shorten(repr(value))}"
+        return None if value in first["enum"] else f"is not {listed}: `{_write_json(value)}`"
     if first["type"] == "array":
         return _find_item_problem(first, value)
     types = [_TYPES[name] for name in dict.fromkeys(option["type"] for option in options)]
     if not any(is_of_type(value) for _, is_of_type in types):
-        return f"is {' and '.join(phrase for phrase, _ in types)}: {shorten(repr(value))}"
+        return f"is {' and '.join(phrase for phrase, _ in types)}: `{_write_json(value)}`"
     return _find_query_problem(value) if first.get("format") == "query" else None
+
+
+def _write_json(value: Any) -> str:
+    """Return a value as it stands in the suite's file."""
+    return shorten(json.dumps(value, ensure_ascii=False).replace("`", "'"))
 
 
 def _find_item_problem(schema: Schema, value: Any) -> str | None:
@@ -116,7 +121,7 @@ def _find_item_problem(schema: Schema, value: Any) -> str | None:
     phrase, is_of_type = _TYPES[schema["items"]["type"]]
     for item in value:
         if not is_of_type(item):
-            return f"holds {shorten(json.dumps(item, ensure_ascii=False))}, which is {phrase}"
+            return f"holds `{_write_json(item)}`, which is {phrase}"
     is_repeated = schema.get("uniqueItems") and len({repr(item) for item in value}) < len(value)
     return "holds a value twice" if is_repeated else None
 

@@ -11,17 +11,17 @@ metric.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import fsspec
 
-from brokerproof.errors import InputError, shorten
+from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.suite_name import check_suite_name
-from brokerproof.experiment.yaml_models import check_fields, suggest_name
+from brokerproof.experiment.yaml_models import check_fields, suggest_name, write_value
 from brokerproof.suites.written_expectation import WrittenExpectation, read_expectation
 
 _NOTES: Mapping[Suite, str] = {
@@ -155,7 +155,7 @@ def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
         check_suite_name(suite, path)
         return SuiteFile(path=path, suite=suite, expectations=_read_expectations(_read_json(path), suite))
     except InputError as error:
-        raise InputError(error.problem, file=path, field=error.field, remedy=error.remedy) from None
+        raise error.locate(file=path) from None
 
 
 def _find_file(directories: Sequence[str], suite: str) -> str:
@@ -186,93 +186,93 @@ def _read_json(path: str) -> Mapping[str, Any]:
 
 
 def _read_expectations(content: Mapping[str, Any], suite: str) -> tuple[WrittenExpectation, ...]:
-    check_fields(content, _FILE_FIELDS, "", "")
+    mistakes = Mistakes()
+    with mistakes.collect():
+        check_fields(content, _FILE_FIELDS, "", "")
     if content.get("name") != suite:
-        name = shorten(repr(content.get("name")))
-        raise InputError(f"is {name}, not `{suite}`", field="name", remedy="name the suite")
+        problem = f"is `{write_value(content['name'])}`, not `{suite}`" if content.get("name") else "is missing"
+        mistakes.found.append(InputError(problem, field="name", remedy=f"name the suite `{suite}`"))
     entries = content.get("expectations")
+    expectations: dict[int, WrittenExpectation] = {}
     if not isinstance(entries, list) or not entries:
-        raise InputError("holds no expectation", field="expectations", remedy="write one for each rule")
-    expectations = [_read_entry(entry, f"expectations.{index}") for index, entry in enumerate(entries)]
-    own = [expectation.name for expectation in expectations if expectation.standard is None]
-    _check_subjects(own, suite)
-    if suite in list(Suite):
-        _check_complete(own, Suite(suite))
-    for index, expectation in enumerate(expectations):
+        remedy = "write one for each rule"
+        mistakes.found.append(InputError("holds no expectation", field="expectations", remedy=remedy))
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        with mistakes.collect(below=f"expectations.{index}"):
+            expectations[index] = read_expectation(entry)
+    own = [expectation.name for expectation in expectations.values() if expectation.standard is None]
+    mistakes.found += _list_subject_mistakes(own, suite)
+    # The missing expectation may be one with a mistake.
+    if suite in list(Suite) and not mistakes:
+        mistakes.found += _list_missing(own, Suite(suite))
+    for index, expectation in expectations.items():
         if expectation.name in METRICS:
-            _check_bounds(expectation, METRICS[expectation.name], f"expectations.{index}.kwargs")
-    return _number_names(expectations)
+            bounds = _list_bound_mistakes(expectation, METRICS[expectation.name])
+            mistakes.found += [mistake.locate(below=f"expectations.{index}.kwargs") for mistake in bounds]
+    if not mistakes:
+        mistakes.found += _list_repetitions(list(expectations.values()))
+    mistakes.raise_all()
+    return _number_names(list(expectations.values()))
 
 
-def _read_entry(entry: Any, field: str) -> WrittenExpectation:
-    try:
-        return read_expectation(entry)
-    except InputError as error:
-        where = ".".join(part for part in (field, error.field) if part)
-        raise InputError(error.problem, field=where, remedy=error.remedy) from None
+def _list_repetitions(expectations: Sequence[WrittenExpectation]) -> Iterator[InputError]:
+    for index, written in enumerate(expectations):
+        if any((other.name, other.content) == (written.name, written.content) for other in expectations[:index]):
+            yield InputError(f"`{written.name}` is written twice", field=f"expectations.{index}", remedy="keep one")
 
 
 def _number_names(expectations: Sequence[WrittenExpectation]) -> tuple[WrittenExpectation, ...]:
-    """Return the expectations with unique names: the second one with the name `NAME` gets the name `NAME #2`.
-
-    Raises InputError if two expectations are equal.
-    """
+    """Return the expectations with unique names: the second one with the name `NAME` gets the name `NAME #2`."""
     numbered: list[WrittenExpectation] = []
     for index, written in enumerate(expectations):
-        earlier = [other for other in expectations[:index] if other.name == written.name]
-        if any(other.content == written.content for other in earlier):
-            raise InputError(f"`{written.name}` is written twice", field=f"expectations.{index}", remedy="keep one")
-        numbered.append(replace(written, name=f"{written.name} #{len(earlier) + 1}") if earlier else written)
+        earlier = sum(other.name == written.name for other in expectations[:index])
+        numbered.append(replace(written, name=f"{written.name} #{earlier + 1}") if earlier else written)
     return tuple(numbered)
 
 
-def _check_subjects(names: Sequence[str], suite: str) -> None:
-    """Raise InputError if one of the names is no anomaly or metric, or occurs twice.
+def _list_subject_mistakes(names: Sequence[str], suite: str) -> Iterator[InputError]:
+    """Yield an error for each of the names that is no anomaly or metric, or that occurs twice.
 
     The file of a shipped suite may name only the suite's own anomalies or metrics.
     """
     suites = [Suite(suite)] if suite in list(Suite) else list(Suite)
     subjects = [subject for each in suites for subject in list_subjects(each)]
-    for name in names:
+    for name in dict.fromkeys(names):
         if name not in subjects:
-            raise InputError(
+            yield InputError(
                 f"`{name}` is not judged by {suite}", field="expectations", remedy=suggest_name(name, subjects)
             )
         if names.count(name) > 1:
-            raise InputError(f"two expectations are about `{name}`", field="expectations", remedy="keep one")
+            yield InputError(f"two expectations are about `{name}`", field="expectations", remedy="keep one")
 
 
-def _check_complete(names: Sequence[str], suite: Suite) -> None:
-    """Raise InputError if an anomaly or metric of the suite has no expectation."""
+def _list_missing(names: Sequence[str], suite: Suite) -> Iterator[InputError]:
+    """Yield an error if an anomaly or metric of the suite has no expectation."""
     if missing := [name for name in list_subjects(suite) if name not in names]:
         listed = ", ".join(f"`{name}`" for name in missing)
-        raise InputError(
+        yield InputError(
             f"no expectation is about {listed}",
             field="expectations",
             remedy=f"run `make docs`, or add {json.dumps(make_entry(missing[0]))}",
         )
 
 
-def _check_bounds(written: WrittenExpectation, metric: Metric, field: str) -> None:
-    """Raise InputError if an expectation's bounds are looser than its metric's. Only a scenario may have looser ones.
+def _list_bound_mistakes(written: WrittenExpectation, metric: Metric) -> Iterator[InputError]:
+    """Yield errors if an expectation's bounds are looser than its metric's. Only a scenario may have looser ones.
 
-    Also raise InputError if the metric must always be measured, and the expectation does not require that.
+    Also yield an error if the metric must always be measured, and the expectation does not require that.
     """
     if metric.minimum is not None and (written.minimum is None or written.minimum < metric.minimum):
-        raise InputError(
+        yield InputError(
             f"allows less than the bound of `{written.name}`, {metric.minimum:g}",
-            field=f"{field}.minimum",
+            field="minimum",
             remedy=f"write {metric.minimum:g} or more; a scenario that allows less says so under `bounds`",
         )
     if metric.maximum is not None and (written.maximum is None or written.maximum > metric.maximum):
-        raise InputError(
+        yield InputError(
             f"allows more than the bound of `{written.name}`, {metric.maximum:g}",
-            field=f"{field}.maximum",
+            field="maximum",
             remedy=f"write {metric.maximum:g} or less; a scenario that allows more says so under `bounds`",
         )
     if metric.required and not written.required:
-        raise InputError(
-            f"does not require that `{written.name}` is measured",
-            field=f"{field}.required",
-            remedy="write true",
-        )
+        yield InputError(f"does not require that `{written.name}` is measured", field="required", remedy="write true")

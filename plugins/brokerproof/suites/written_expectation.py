@@ -6,12 +6,12 @@ expectation is refused if it cannot be used, or if every table satisfies it, suc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.errors import InputError, shorten
-from brokerproof.experiment.yaml_models import check_fields, suggest_name
+from brokerproof.errors import InputError, Mistakes, shorten
+from brokerproof.experiment.yaml_models import check_fields, find_nearest, suggest_name, write_value
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.suites.keyword_schemas import Schema, find_problem
 from brokerproof.suites.standard_expectations import (
@@ -93,61 +93,70 @@ class WrittenExpectation:
 def read_expectation(entry: Any) -> WrittenExpectation:
     """Return the expectation that an entry of a suite's file describes.
 
-    Raises InputError, with the path of the field inside the entry, if the entry cannot be used.
+    Raises InputError, with the path of each field inside the entry, if the entry cannot be used.
     """
     if not isinstance(entry, dict):
         raise InputError("is no expectation", remedy="give `type`, `kwargs` and `description`")
-    kind = str(entry.get("type"))
-    return _read_own(kind, entry) if kind in _OWN_KINDS else _read_standard(kind, entry)
+    kind = entry.get("type")
+    return _read_own(kind, entry) if kind in list(_OWN_KINDS) else _read_standard(kind, entry)
 
 
 def _read_own(kind: str, entry: Mapping[str, Any]) -> WrittenExpectation:
-    check_fields(entry, _OWN_FIELDS, "", "")
-    schemas = _OWN_KINDS[kind]
+    schemas, mistakes = _OWN_KINDS[kind], Mistakes()
     about = next(iter(schemas))
+    with mistakes.collect():
+        check_fields(entry, _OWN_FIELDS, "", "")
+    description = _read_description(entry, mistakes)
     kwargs = entry.get("kwargs")
-    if not isinstance(kwargs, dict) or not isinstance(kwargs.get(about), str):
-        raise InputError(f"does not say its `{about}`", field="kwargs", remedy="add it")
-    check_fields(kwargs, frozenset(schemas), "", "kwargs")
-    _check_values(kwargs, schemas)
-    return WrittenExpectation(name=kwargs[about], description=_read_description(entry), content=entry)
+    given: Mapping[str, Any] = kwargs if isinstance(kwargs, dict) else {}
+    unknown = _check_keywords(given, schemas, mistakes)
+    if not isinstance(given.get(about), str) and about not in unknown:
+        mistakes.found.append(InputError(f"does not say its `{about}`", field="kwargs", remedy="add it"))
+    mistakes.found += _list_value_mistakes({name: given[name] for name in given if name in schemas}, schemas)
+    mistakes.raise_all()
+    return WrittenExpectation(name=given[about], description=description, content=entry)
 
 
-def _read_standard(kind: str, entry: Mapping[str, Any]) -> WrittenExpectation:
-    standard = _find_standard(kind)
-    check_fields(entry, _STANDARD_FIELDS, "", "")
+def _read_standard(kind: Any, entry: Mapping[str, Any]) -> WrittenExpectation:
+    standard, mistakes = _find_standard(kind), Mistakes()
+    with mistakes.collect():
+        check_fields(entry, _STANDARD_FIELDS, "", "")
     if entry.get("severity") not in (None, "critical"):
-        severity = shorten(str(entry["severity"]))
-        raise InputError(
-            f"is `{severity}`, and every expectation counts in full", field="severity", remedy="leave it out"
-        )
-    table = _read_table(entry.get("meta"))
-    kwargs = _read_kwargs(entry.get("kwargs"), standard, table)
+        problem = f"is `{write_value(entry['severity'])}`, and every expectation counts in full"
+        mistakes.found.append(InputError(problem, field="severity", remedy="leave it out"))
+    description, table = _read_description(entry, mistakes), ""
+    with mistakes.collect():
+        table = _read_table(entry.get("meta"))
+    kwargs = _read_kwargs(entry.get("kwargs"), standard, table, mistakes)
+    mistakes.raise_all()
     columns = ", ".join(standard.list_columns(kwargs))
     place = f"{table}.{columns}" if columns and ", " not in columns else f"{table} ({columns})" if columns else table
     return WrittenExpectation(
         name=shorten(f"{kind} on {place}", _LONGEST_NAME),
-        description=_read_description(entry),
+        description=description,
         content={"type": kind, "kwargs": kwargs},
         standard=standard,
         table=table,
     )
 
 
-def _read_description(entry: Mapping[str, Any]) -> str:
+def _read_description(entry: Mapping[str, Any], mistakes: Mistakes) -> str:
     description = entry.get("description")
     if not isinstance(description, str) or not description.strip():
-        raise InputError("is missing", field="description", remedy="say what must hold")
-    return description
+        mistakes.found.append(InputError("is missing", field="description", remedy="say what must hold"))
+    return str(description)
 
 
-def _find_standard(kind: str) -> StandardExpectation:
-    if kind in UNUSABLE_EXPECTATIONS:
+def _find_standard(kind: Any) -> StandardExpectation:
+    if kind is None:
+        raise InputError("is missing", field="type", remedy="name the kind of expectation")
+    if kind in list(UNUSABLE_EXPECTATIONS):
         reason, remedy = UNUSABLE_EXPECTATIONS[kind]
         raise InputError(f"`{kind}` cannot be used: {reason}", field="type", remedy=remedy)
-    if kind not in STANDARD_EXPECTATIONS:
-        remedy = suggest_name(kind, [*_OWN_KINDS, *STANDARD_EXPECTATIONS])
-        raise InputError(f"no kind of expectation is called `{kind}`", field="type", remedy=remedy)
+    if kind not in list(STANDARD_EXPECTATIONS):
+        name = write_value(kind)
+        remedy = suggest_name(name, [*_OWN_KINDS, *STANDARD_EXPECTATIONS])
+        raise InputError(f"no kind of expectation is called `{name}`", field="type", remedy=remedy)
     return STANDARD_EXPECTATIONS[kind]
 
 
@@ -157,46 +166,65 @@ def _read_table(meta: Any) -> str:
         remedy = f"one of: {', '.join(sorted(_TABLES))}"
         raise InputError("does not say which table it is about", field="meta.table", remedy=remedy)
     if table not in _TABLES:
-        name = shorten(str(table))
+        name = write_value(table)
         raise InputError(f"no table is called `{name}`", field="meta.table", remedy=suggest_name(name, _TABLES))
     return str(table)
 
 
-def _read_kwargs(given: Any, standard: StandardExpectation, table: str) -> dict[str, Any]:
+def _read_kwargs(given: Any, standard: StandardExpectation, table: str, mistakes: Mistakes) -> dict[str, Any]:
+    """Return the keyword arguments. Every mistake in them is added to `mistakes`.
+
+    If `table` is empty, the columns are not checked.
+    """
     if not isinstance(given, dict):
-        raise InputError("is no mapping", field="kwargs", remedy="write the expectation's keywords")
+        problem = InputError("is no mapping", field="kwargs", remedy="write the expectation's keywords")
+        mistakes.found.append(problem)
+        return {}
     for name in given:
         if name in CLOSED_KEYWORDS:
             reason, remedy = CLOSED_KEYWORDS[name]
-            raise InputError(f"`{name}` {reason}", field=f"kwargs.{name}", remedy=remedy)
-    check_fields(given, frozenset(standard.keywords), "", "kwargs")
+            mistakes.found.append(InputError(f"`{name}` {reason}", field=f"kwargs.{name}", remedy=remedy))
+    meant = _check_keywords(
+        {name: given[name] for name in given if name not in CLOSED_KEYWORDS}, standard.keywords, mistakes
+    )
     # Great Expectations treats null like a keyword that is not given.
-    kwargs = {name: value for name, value in given.items() if value is not None}
+    kwargs = {name: value for name, value in given.items() if value is not None and name in standard.keywords}
     for name in (*standard.column_keywords, *sorted(standard.required)):
-        if name not in kwargs:
-            raise InputError(f"does not say its `{name}`", field="kwargs", remedy="add it")
-    for name in standard.column_keywords:
-        _check_columns(kwargs[name], standard, table, f"kwargs.{name}")
-    _check_values(kwargs, standard.keywords)
-    if standard.any_of and not any(name in kwargs for name in standard.any_of):
+        if name not in kwargs and name not in meant:
+            mistakes.found.append(InputError(f"does not say its `{name}`", field="kwargs", remedy="add it"))
+    for name in standard.column_keywords if table else ():
+        if name in kwargs:
+            mistakes.found += _list_column_mistakes(kwargs[name], standard, table, f"kwargs.{name}")
+    others = {name: value for name, value in kwargs.items() if name not in standard.column_keywords}
+    mistakes.found += _list_value_mistakes(others, standard.keywords)
+    if standard.any_of and not any(name in kwargs or name in meant for name in standard.any_of):
         names = " or ".join(f"`{name}`" for name in standard.any_of)
-        raise InputError("has no bound, so it always holds", field="kwargs", remedy=f"give {names}")
+        problem = InputError("has no bound, so it always holds", field="kwargs", remedy=f"give {names}")
+        mistakes.found.append(problem)
     return kwargs
 
 
-def _check_values(kwargs: Mapping[str, Any], schemas: Mapping[str, Schema]) -> None:
+def _check_keywords(given: Collection[str], known: Mapping[str, Schema], mistakes: Mistakes) -> set[str | None]:
+    """Add unknown keywords to `mistakes`, and return the known keywords that they are probably meant to be."""
+    with mistakes.collect():
+        check_fields(given, frozenset(known), "", "kwargs")
+    return {find_nearest(name, known) for name in given if name not in known}
+
+
+def _list_value_mistakes(kwargs: Mapping[str, Any], schemas: Mapping[str, Schema]) -> Iterator[InputError]:
     for name, value in kwargs.items():
         if problem := find_problem(schemas[name], value):
-            raise InputError(problem, field=f"kwargs.{name}", remedy="correct the value")
+            yield InputError(problem, field=f"kwargs.{name}", remedy="correct the value")
 
 
-def _check_columns(value: Any, standard: StandardExpectation, table: str, field: str) -> None:
+def _list_column_mistakes(value: Any, standard: StandardExpectation, table: str, field: str) -> Iterator[InputError]:
     several = standard.scope is Scope.RECORDS
     columns: Sequence[Any] = value if isinstance(value, list) and several else [value]
-    for column in columns:
-        if column not in SCHEMAS[table].names:
-            name = shorten(str(column))
-            remedy = suggest_name(name, SCHEMAS[table].names)
-            raise InputError(f"`{table}` has no column `{name}`", field=field, remedy=remedy)
-    if several and len(set(columns)) < max(2, len(columns)):
-        raise InputError("does not name two columns or more, each once", field=field, remedy="name what is compared")
+    unknown = [column for column in columns if column not in SCHEMAS[table].names]
+    for column in unknown:
+        name = write_value(column)
+        yield InputError(
+            f"`{table}` has no column `{name}`", field=field, remedy=suggest_name(name, SCHEMAS[table].names)
+        )
+    if several and not unknown and len(set(columns)) < max(2, len(columns)):
+        yield InputError("does not name two columns or more, each once", field=field, remedy="name what is compared")

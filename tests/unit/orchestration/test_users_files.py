@@ -157,6 +157,66 @@ def test_a_name_that_two_directories_have_is_refused_with_both_files_and_takes_n
     assert [sentence in message for sentence in sentences] == [True, True]
 
 
+def test_all_mistakes_of_a_file_are_listed_wherever_scenarios_are_listed(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = repository / "scenarios" / "broken.yaml"
+    file.write_text(SCENARIO.replace("steady_s: 20", "steady_s: 20 s") + "colour: red\nruntime: dokcer\n")
+    sentences = [
+        f"{file}: phases.steady_s: `20 s` is no number (write a number, as in 20)",
+        f"{file}: colour: unknown field `colour`",
+        f"{file}: runtime: no runtime is called `dokcer` (did you mean `docker`?)",
+    ]
+    for arguments in (["scenarios"], ["run", "broken"]):
+        assert main(arguments) == 3
+        printed = " ".join(capsys.readouterr().err.split())
+        assert [printed.count(sentence) for sentence in sentences] == [1, 1, 1]
+    assert main(["scenarios", "--json"]) == 3
+    errors = json.loads(capsys.readouterr().out)["errors"]
+    assert len(errors) == 3
+    assert all(error.startswith(sentence) for error, sentence in zip(errors, sentences, strict=True))
+    ((_, message),) = load().import_errors.items()
+    assert [message.count(sentence) for sentence in sentences] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("variable", ["SCENARIOS", "TOPOLOGIES"])
+def test_a_file_that_ends_with_yml_is_named_everywhere(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
+) -> None:
+    (repository / "other").mkdir()
+    (repository / "other" / "mine.yml").write_text(SCENARIO)
+    own = "scenarios" if variable == "SCENARIOS" else "topologies"
+    monkeypatch.setenv(f"BROKERPROOF_{variable}", f"{repository}/other:{repository}/{own}:")
+    assert main(["scenarios"]) == 3
+    sentence = (
+        f"{repository}/other/mine.yml: is not read, because its name does not end with `.yaml` (rename it to mine"
+    )
+    assert sentence in " ".join(capsys.readouterr().err.split())
+    ((_, message),) = load().import_errors.items()
+    assert sentence in message
+
+
+def test_a_run_of_a_scenario_that_ends_with_yml_is_answered_with_the_right_name(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "scenarios" / "mine.yml").write_text(SCENARIO)
+    assert main(["run", "mine"]) == 3
+    assert f"(rename {repository}/scenarios/mine.yml to mine.yaml)" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_empty_directory_is_a_warning_beside_others_and_an_error_alone(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "empty").mkdir()
+    sentence = f"BROKERPROOF_SCENARIOS: the directory {repository}/empty has no file that ends with `.yaml`"
+    for others, status in ((":", 0), ("", 3)):
+        monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{repository}/empty{others}")
+        assert main(["scenarios"]) == status
+        printed = " ".join(capsys.readouterr().err.split())
+        assert printed.count(sentence) == 1
+        assert (f"warning: {sentence}" in printed) == (status == 0)
+
+
 def test_a_suite_in_two_directories_of_a_user_is_refused_and_nothing_starts(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

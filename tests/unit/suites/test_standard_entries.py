@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from brokerproof.errors import InputError
+from brokerproof.run.tables import SCHEMAS
 from brokerproof.suites import keyword_schemas
 from brokerproof.suites.standard_expectations import CLOSED_KEYWORDS, STANDARD_EXPECTATIONS, UNUSABLE_EXPECTATIONS
 from brokerproof.suites.suite_file import SuiteFile, read_suite
@@ -117,39 +119,42 @@ SQL = "unexpected_rows_expectation"
         ),
         (make_entry(BETWEEN["type"], column=["seq"], min_value=0), "kwargs.column: `stored` has no column"),
         (make_entry(BETWEEN["type"], column="seq"), "kwargs: has no bound, so it always holds"),
-        (make_entry(BETWEEN["type"], column="seq", min_value=True), "kwargs.min_value: is no number and no text: True"),
+        (
+            make_entry(BETWEEN["type"], column="seq", min_value=True),
+            "kwargs.min_value: is no number and no text: `true`",
+        ),
         (
             make_entry(BETWEEN["type"], column="seq", min_value={"$PARAMETER": "low"}),
             "kwargs.min_value: is no number and no text",
         ),
         (make_entry(BETWEEN["type"], column="seq", min_value=float("nan")), "kwargs.min_value: is no number"),
         (make_entry(BETWEEN["type"], column="seq", minimum=0), "kwargs.minimum: unknown field `minimum`"),
-        (make_entry("expect_column_mean_to_be_between", column="seq", min_value="0"), "is no number: '0'"),
+        (make_entry("expect_column_mean_to_be_between", column="seq", min_value="0"), 'is no number: `"0"`'),
         (
             make_entry("expect_column_sum_to_be_between", column="seq", max_value=10**400),
-            "max_value: is no number: 1000",
+            "max_value: is no number: `1000",
         ),
         (
             make_entry("expect_column_values_to_match_regex_list", column="key", regex_list=["a", " "]),
-            'regex_list: holds " ", which is no text',
+            'regex_list: holds `" "`, which is no text',
         ),
         (make_entry("expect_column_values_to_be_in_type_list", column="key"), "kwargs: does not say its `type_list`"),
         (make_entry("expect_table_columns_to_match_set"), "kwargs: does not say its `column_set`"),
         (
             make_entry("expect_table_columns_to_match_set", column_set=["seq"], exact_match="no"),
-            "exact_match: is not true or false: 'no'",
+            'exact_match: is not true or false: `"no"`',
         ),
         (make_entry("expect_table_row_count_to_equal"), "kwargs: does not say its `value`"),
-        (make_entry("expect_table_row_count_to_equal", value=-1), "is no whole number from 0 on: -1"),
+        (make_entry("expect_table_row_count_to_equal", value=-1), "is no whole number from 0 on: `-1`"),
         (make_entry(SET, column="key"), "kwargs: does not say its `value_set`"),
         (make_entry(SET, column="key", value_set=[]), "value_set: is no list with a value in it"),
         (
             make_entry(SET, column="key", value_set=["a", None]),
-            "value_set: holds null, which is no text, number or boolean",
+            "value_set: holds `null`, which is no text, number or boolean",
         ),
         (make_entry(SET, column="key", value_set=["a", "a"]), "value_set: holds a value twice"),
         (make_entry("expect_column_values_to_match_regex", column="key"), "does not say its `regex`"),
-        (make_entry("expect_column_values_to_match_regex", column="key", regex=""), "regex: is no text: ''"),
+        (make_entry("expect_column_values_to_match_regex", column="key", regex=""), 'regex: is no text: `""`'),
         (make_entry("expect_column_values_to_match_regex_list", column="key", regex_list=[]), "no list with a value"),
         (
             make_entry("expect_compound_columns_to_be_unique", column_list=["seq"]),
@@ -163,16 +168,16 @@ SQL = "unexpected_rows_expectation"
             make_entry(
                 "expect_column_pair_values_to_be_equal", column_A="key", column_B="producer", ignore_row_if="never"
             ),
-            "ignore_row_if: is not `both_values_are_missing` or `either_value_is_missing` or `neither`: 'never'",
+            'ignore_row_if: is not `both_values_are_missing` or `either_value_is_missing` or `neither`: `"never"`',
         ),
         (
             make_entry(
                 "expect_column_pair_values_to_be_in_set", column_A="key", column_B="producer", value_pairs_set=[["a"]]
             ),
-            'value_pairs_set: holds ["a"], which is no pair of texts, numbers or booleans',
+            'value_pairs_set: holds `["a"]`, which is no pair of texts, numbers or booleans',
         ),
         (make_entry(SQL), "kwargs: does not say its `unexpected_rows_query`"),
-        (make_entry(SQL, unexpected_rows_query=" "), "unexpected_rows_query: is no text: ' '"),
+        (make_entry(SQL, unexpected_rows_query=" "), 'unexpected_rows_query: is no text: `" "`'),
         (make_entry(SQL, unexpected_rows_query="SELECT 1 WHERE false"), "does not ask the table"),
         (make_entry(SQL, unexpected_rows_query="SELECT * FROM {table}"), "has the placeholder `{table}`"),
         (make_entry(SQL, unexpected_rows_query="SELECT * FROM {batch"), "has a brace that is no `{batch}`"),
@@ -184,6 +189,67 @@ SQL = "unexpected_rows_expectation"
 )
 def test_a_mistake_is_one_sentence_with_its_field(tmp_path: Path, entry: Any, sentence: str) -> None:
     assert sentence in str(refuse(tmp_path, entry))
+
+
+PAIR = "expect_column_pair_values_a_to_be_greater_than_b"
+
+
+@pytest.mark.parametrize(
+    ("entry", "keyword", "meant"),
+    [
+        (make_entry(PAIR, column_a="seq", column_B="offset"), "column_a", "column_A"),
+        (make_entry(PAIR, column_A="seq", column_b="offset"), "column_b", "column_B"),
+        (make_entry(PAIR, columnA="seq", column_B="offset"), "columnA", "column_A"),
+        (make_entry("expect_column_values_to_not_be_null", column_a="seq"), "column_a", "column"),
+        (make_entry("expect_column_values_to_not_be_null", Columns="seq"), "Columns", "column"),
+        (make_entry(BETWEEN["type"], column="seq", min_val=0), "min_val", "min_value"),
+    ],
+)
+def test_a_misspelt_keyword_is_one_mistake_and_answered_with_the_right_one(
+    tmp_path: Path, entry: Any, keyword: str, meant: str
+) -> None:
+    (mistake,) = refuse(tmp_path, entry).mistakes
+    assert mistake.field == f"expectations.0.kwargs.{keyword}"
+    assert mistake.remedy == f"did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "remedy"),
+    [
+        ("deliveries", "recieved_at", "did you mean `received_at`?"),
+        ("stored", "Producer", "did you mean `producer`?"),
+        ("publishes", "received_at", "did you mean"),
+        ("measurements", "column_a", "one of: at_least, at_most"),
+    ],
+)
+def test_a_column_that_a_table_lacks_is_answered_with_columns_of_that_table(
+    tmp_path: Path, table: str, column: str, remedy: str
+) -> None:
+    (mistake,) = refuse(tmp_path, make_entry(BETWEEN["type"], table, column=column, min_value=0)).mistakes
+    assert remedy in mistake.remedy
+    named = re.search(r"`(\w+)`", mistake.remedy)
+    names = [named[1]] if named else mistake.remedy.removeprefix("one of: ").split(", ")
+    assert set(names) <= set(SCHEMAS[table].names)
+
+
+def test_all_mistakes_of_a_suite_are_named(tmp_path: Path) -> None:
+    mistakes = refuse(
+        tmp_path,
+        make_entry(PAIR, "publishes", column_A="sent", column_b="settled_at", or_equal="no"),
+        BETWEEN,
+        make_entry("expect_column_values_to_be_nul", column="key"),
+        {"type": "expect_measurement_within_bounds", "kwargs": {"metric": "rto", "maximum": "5"}},
+        {"kwargs": {}, "descripton": "It holds."},
+        {"type": BETWEEN["type"], "kwargs": {"column": "seq"}, "meta": {"table": "message"}},
+    ).mistakes
+    assert [mistake.field.removeprefix("expectations.") for mistake in mistakes] == [
+        *("0.kwargs.column_b", "0.kwargs.column_A", "0.kwargs.or_equal"),
+        "2.type",
+        *("3.description", "3.kwargs.maximum"),
+        "4.type",
+        *("5.description", "5.meta.table", "5.kwargs"),
+    ]
+    assert [str(mistake) for mistake in mistakes if "None" in str(mistake) or not mistake.remedy] == []
 
 
 def test_the_same_is_not_asked_twice(tmp_path: Path) -> None:

@@ -267,15 +267,18 @@ def read_settings(monkeypatch: pytest.MonkeyPatch, value: str) -> Settings:
     ("value", "sentence"),
     [
         ("[", "BROKERPROOF_NOTIFY: is no JSON: Expecting value"),
-        ('{"class": "a.b"}', "BROKERPROOF_NOTIFY: notifiers: input should be a valid list"),
+        ('{"class": "a.b"}', "BROKERPROOF_NOTIFY: notifiers: `{class: a.b}` is no list (begin each entry with `- `)"),
         ("[{}]", "BROKERPROOF_NOTIFY: notifiers.0.class: is missing (add it)"),
         ('[{"class": "a.b", "onn": []}]', "notifiers.0.onn: unknown field `onn` (did you mean `on`?)"),
         (
             '[{"class": "a.b", "on": ["fail"]}]',
-            "notifiers.0.on.0: input should be 'failure', 'unknown' or 'regression'",
+            "notifiers.0.on.0: unknown value `fail` (did you mean `failure`?)",
         ),
         ('[{"class": "a.b", "on": []}]', "notifiers.0.on: "),
-        ('[{"class": "slack"}]', "notifiers.0.class: string should match pattern"),
+        (
+            '[{"class": "slack"}]',
+            "notifiers.0.class: `slack` cannot be a name here (write the dotted path of a notifier class)",
+        ),
         (
             '[{"class": "a.b", "kwargs": {"blocks": [{"text": "{{ brokerproof.sentense }}"}]}}]',
             "notifiers.0.kwargs.blocks.0.text: `brokerproof.sentense` is not known (did you mean `sentence`?)",
