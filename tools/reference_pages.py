@@ -53,7 +53,7 @@ from brokerproof.run.records import (
     name_file,
 )
 from brokerproof.run.series import RunSeries
-from brokerproof.run.tables import SCHEMAS
+from brokerproof.run.tables import COLUMNS, ROWS
 from brokerproof.settings import Settings, from_environment, variable
 from brokerproof.systems.registry import list_systems, load_system
 
@@ -319,13 +319,18 @@ def _tabulate_settings() -> Iterator[str]:
 
 
 def _tabulate_tables() -> Iterator[str]:
-    yield "Parquet under `tables/` of a run's directory. Times are UTC timestamps in microseconds.\n"
-    for name, schema in SCHEMAS.items():
+    yield "Parquet under `tables/` of a run's directory. Times are UTC timestamps in microseconds. All except"
+    yield "`published_at` are of the run's time axis: the machine's monotonic clock, plus the offset that `run.json`"
+    yield "has in `time_axis`. So a step of the wall clock does not change them. A process on another machine measures"
+    yield "its own offset when it starts. [`BROKERPROOF_CLOCK_ERROR_MS`](settings.md) says by how much the clocks may"
+    yield "differ.\n"
+    for name, columns in COLUMNS.items():
         yield f"## {name}\n"
-        yield "| column | type |"
-        yield "|---|---|"
-        for field in schema:
-            yield f"| `{field.name}` | {field.type} |"
+        yield f"{ROWS[name]}\n"
+        yield "| column | type | meaning |"
+        yield "|---|---|---|"
+        for column in columns:
+            yield f"| `{column.name}` | {column.type} | {column.meaning} |"
         yield ""
 
 

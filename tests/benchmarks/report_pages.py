@@ -30,7 +30,7 @@ from brokerproof.results.history import open_history
 from brokerproof.results.history_database import make_engine, parse_url
 from brokerproof.results.history_schema import AnomalyCount, RecordedMeasurement, RecordedRun
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import ANOMALIES
+from brokerproof.run.tables import SCHEMAS
 from installation import Installation
 from planted_runs import plant_run
 from sqlalchemy import insert, select
@@ -89,7 +89,8 @@ def fill_history(url: str, run: Run, count: int) -> None:
 
 def fill_anomalies(run: Run, count: int) -> None:
     """A table of `count` anomalies, as judging writes them."""
-    columns = {name: pa.nulls(count, ANOMALIES.field(name).type) for name in ANOMALIES.names}
+    schema = SCHEMAS["anomalies"]
+    columns = {name: pa.nulls(count, schema.field(name).type) for name in schema.names}
     columns |= {
         "run_id": pa.array([run.run_id] * count),
         "anomaly": pa.array(["delivered_twice"] * count),
@@ -97,7 +98,7 @@ def fill_anomalies(run: Run, count: int) -> None:
         "producer": pa.array(["p0"] * count),
         "seq": pa.array(range(count), pa.int64()),
     }
-    pq.write_table(pa.table(columns, schema=ANOMALIES), f"{run.table('anomalies')}/part-big.parquet")
+    pq.write_table(pa.table(columns, schema=schema), f"{run.table('anomalies')}/part-big.parquet")
 
 
 def main() -> None:

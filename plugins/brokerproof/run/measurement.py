@@ -25,12 +25,12 @@ FiniteOrNone = Annotated[float | None, BeforeValidator(_drop_non_finite)]
 class Measurement(StrictModel):
     """One measured value of a metric, with the bounds in force."""
 
-    run_id: str
-    suite: Suite
+    run_id: str = Field(description="the run's id")
+    suite: Suite = Field(description="the suite that judges it; empty if none does")
     metric: str = Field(description="name of the metric, see measurements.md")
     subject: str = Field(description="the fault, phase, region, … that was measured")
     value: FiniteOrNone = Field(description="null if it could not be measured: with a bound `unknown`, never `passed`")
-    unit: str
+    unit: str = Field(description="unit of the values and bounds, see measurements.md")
     minimum: FiniteOrNone = Field(description="the bound from below that is in force")
     maximum: FiniteOrNone = Field(description="the bound from above that is in force")
     evidence: str = Field(description="what the value rests on, or why there is none")

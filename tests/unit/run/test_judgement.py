@@ -16,7 +16,7 @@ from brokerproof.run.directory import Run, RunFacts
 from brokerproof.run.judgement import Judgement, JudgingFailure, read_judgement, write_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import read_record, write_record
-from brokerproof.run.tables import MEASUREMENTS
+from brokerproof.run.tables import SCHEMAS
 from builders import make_check, make_counts, make_judgement, make_measurement, make_suite
 
 FAILURE = JudgingFailure(why="The run could not be judged: no Java", error="…")
@@ -110,4 +110,4 @@ def test_one_wrong_value_is_refused_with_its_field(run: Run, path: tuple[Any, ..
 def test_the_table_of_measurements_has_the_columns_of_a_measurement() -> None:
     text, number = pa.string(), pa.float64()
     types = {"value": number, "minimum": number, "maximum": number, "at_least": number, "at_most": number}
-    assert pa.schema([(name, types.get(name, text)) for name in Measurement.model_fields]) == MEASUREMENTS
+    assert pa.schema([(name, types.get(name, text)) for name in Measurement.model_fields]) == SCHEMAS["measurements"]

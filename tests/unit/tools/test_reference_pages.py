@@ -9,6 +9,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.judgement import TOTALS
 from brokerproof.run.records import Record
+from brokerproof.run.tables import COLUMNS, ROWS, SCHEMAS, AttemptOutcome, FaultState
 from builders import ROOT
 from reference_pages import RECORDS, write_pages
 
@@ -41,6 +42,20 @@ def test_the_page_of_topologies_shows_each_as_it_is_after_extends() -> None:
     assert "| used by | " in page
     assert "| mycluster | bookie-eu-1 | bookie | eu | rack-1 | restarts after 10 s |" in page
     assert "mytenant/eu:\n        isolation: {primary: eu, secondary: us, " in page
+
+
+def test_each_column_of_each_table_has_a_meaning() -> None:
+    assert {table: [column.name for column in columns] for table, columns in COLUMNS.items()} == {
+        table: schema.names for table, schema in SCHEMAS.items()
+    }
+    assert ROWS.keys() == SCHEMAS.keys()
+    without = [(table, one.name) for table, columns in COLUMNS.items() for one in columns if len(one.meaning) < 8]
+    assert without == []
+    # A time says whose it is, and an enum which values it has.
+    page = write_pages()["tables.md"]
+    assert re.search(r"\| `published_at` \|[^|]+\| when the producer's client published .*wall clock", page)
+    assert all(f"`{outcome}`" in page for outcome in AttemptOutcome)
+    assert all(f"`{state}`" in page for state in FaultState)
 
 
 def test_the_page_of_records_has_every_kind() -> None:
