@@ -20,7 +20,7 @@ from brokerproof.results.regressions import LARGEST_TELLING_SPREAD, RULE, STEP
 from brokerproof.run.directory import RunFacts, TimeAxis
 from brokerproof.run.judgement import Judgement, JudgingFailure, Totals
 from brokerproof.run.measurement import Measurement
-from brokerproof.run.outcome import Outcome
+from brokerproof.run.outcome import FirstOutcome, Outcome
 from brokerproof.run.records import (
     ClientRecordRead,
     ClustersConfigured,
@@ -89,6 +89,7 @@ RECORDS: Sequence[type[Record]] = (
     JudgingFailure,
     RunSeries,
     Outcome,
+    FirstOutcome,
     TablesDeletion,
     NotificationAttempt,
 )

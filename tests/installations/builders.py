@@ -57,15 +57,8 @@ def make_check(
     """Make one expectation with its result. That of an anomaly or a metric has the description of the shipped suite."""
     is_shipped = name in METRICS or name in set(Anomaly)
     description = make_entry(name)["description"] if is_shipped else f"The demand of {name}."
-    given = {
-        "description": description,
-        "rows": 1000,
-        "unexpected": 0,
-        "undecided": 0,
-        "legal": 0,
-        "samples": tuple(samples),
-        **values,
-    }
+    counts = {"rows": 1000, "unexpected": 0, "undecided": 0, "legal": 0}
+    given = {"description": description, "samples": tuple(samples), **counts, **values}
     return Check(name=name, verdict=Verdict(verdict), **given)
 
 

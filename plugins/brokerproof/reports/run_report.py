@@ -112,7 +112,7 @@ def find_gap(judgement: Judgement, check: Check) -> str:
 
 def explain_unmeasured(check: Check) -> str:
     """Return why a run has no measurement of a metric."""
-    return f"it has a value for each {METRICS[check.name].subject}, and the run has none of these"
+    return f"the run has no {METRICS[check.name].subject} to which it applies"
 
 
 def describe_measurement(row: Measurement, bounds: Bounds, subject: str = "") -> MeasuredValue:

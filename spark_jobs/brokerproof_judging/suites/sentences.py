@@ -25,7 +25,8 @@ def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
     If a user wrote its description, this comes first. The verdict is not `passed`.
     """
     answer, *others = [answer for answer in answers if answer.verdict is verdict]
-    rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
+    named = (other.written.name + _name_subscription(other, " ({})") for other in others)
+    rest = f"; {verdict} too: {', '.join(named)}" if others else ""
     own = begin_with_description(answer.written.name, answer.written.description)
     if answer.tally is None:
         return f"{own}`{answer.written.name}` {answer.problem}{rest}."
@@ -78,12 +79,18 @@ def _describe_measured(row: Mapping[str, Any]) -> str:
 def _describe_anomaly(answer: Answer, tally: Tally) -> str:
     name, first = answer.written.name, answer.samples[0] if answer.samples else {}
     where = f"; the first is {first.get('producer')} #{first.get('seq')} on {first.get('cluster')}" if first else ""
-    where += f", subscription `{first['subscription']}`" if first.get("subscription") else ""
+    where += _name_subscription(answer, ", {}")
     if answer.verdict is Verdict.UNKNOWN and name != Anomaly.UNPROVEN:
         return f"Whether `{name}` holds is not recorded for {tally.undecided:,} of {tally.rows:,} rows{where}"
     number = tally.undecided if answer.verdict is Verdict.UNKNOWN else tally.unexpected
     meaning = Anomaly(name).facts.meaning
     return f"{number:,} of {tally.rows:,} rows are `{name}`: such a message {meaning}{where}"
+
+
+def _name_subscription(answer: Answer, form: str) -> str:
+    """Return the subscription of an anomaly's first row in `form`; empty if the row is about a cluster's log."""
+    subscription = None if answer.written.standard or not answer.samples else answer.samples[0].get("subscription")
+    return form.format(f"subscription `{subscription}`") if subscription else ""
 
 
 def _describe_bounds(written: WrittenExpectation, row: Mapping[str, Any]) -> str:

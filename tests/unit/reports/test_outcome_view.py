@@ -73,6 +73,24 @@ def test_bounds_stand_beside_values_and_digits_mean_something() -> None:
     assert "12,345 messages" in text
 
 
+def test_a_value_without_a_bound_and_the_reason_for_no_value_are_told() -> None:
+    recovery = {
+        "gone": {"rto_s": 49.0, "reassign_s": 2.0, "agree_s": None, "rereplicate_s": None},
+        "back": {"rto_s": 1.0, "agree_s": None},
+    }
+    unmeasured = {
+        "gone": {"agree_s": "no replication was sampled", "rereplicate_s": "no segment was under-replicated"},
+        "back": {"agree_s": "no replication was sampled"},
+    }
+    lines = show(recovery=recovery, bounds={"gone": {"rto_s": (None, 80.0)}}, unmeasured=unmeasured)
+    cells = [line.split("│") for line in lines if "│" in line]
+    found = {row[1].strip(): [cell.strip() for cell in row[2:4]] for row in cells}
+    assert found["rto_s"] == ["49 s (at most 80)", "1 s (no bound)"]
+    assert found["reassign_s"] == ["2 s (no bound)", "–"]
+    assert "not measured: agree_s of gone, agree_s of back (no replication was sampled)" in lines
+    assert "not measured: rereplicate_s of gone (no segment was under-replicated)" in lines
+
+
 def test_messages_that_were_not_sent_are_counted_only_if_there_are_any() -> None:
     counts = {"publishes": 9, "acked": 8, "unknown": 1, "stored": 8, "deliveries": 8}
     assert "messages: 9 publishes, 8 acked, 1 unknown, 8 stored, 8 deliveries" in show(counts=counts | {"not_sent": 0})

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 import pytest
 from brokerproof.clock import now_us
 from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.pages import Page
 from brokerproof.reports.run_page import render_run_page
@@ -110,9 +111,39 @@ def test_the_page_tells_the_story_the_bounds_and_the_places(run: Run) -> None:
     assert "9 messages acked, 1 lost" in html
     assert re.search(r"<td>91 s.*?</td>\s*<td>at most 90 s <strong>broken</strong>", html)
     # What does not apply is told apart from what held.
-    assert re.search(r"1 that do not apply.*?it has one cluster", html, re.DOTALL)
+    assert re.search(r"1 that do not apply.*?not applicable: it has one cluster", html, re.DOTALL)
     assert "before: 1 of 1 segments; end: 0 of 1 segments" in html
     assert "before: 0 of 1 segments; end: 1 of 1 segments" in html
+
+
+def test_a_value_without_a_bound_did_not_pass_and_what_was_not_measured_has_its_reason(run: Run) -> None:
+    measured = [
+        make_measurement("r", "detect_s", 31.0),
+        make_measurement("r", "reassign_s", None, evidence="owner was not a target"),
+        make_measurement("r", "rto_s", None, at_least=61.0, maximum=60.0, evidence="never seen to end"),
+        make_measurement("r", "first_ack_s", 5.0),
+    ]
+    checks = [
+        make_check("detect_s"), make_check("reassign_s"), make_check("rto_s", Verdict.FAILED, unexpected=1),
+        # A user's suite has a bound of its own.
+        make_check("first_ack_s", maximum=7.0), make_check("lost_later_messages", rows=0),
+    ]  # fmt: skip
+    suites = {Suite.RECOVERY: make_suite(Verdict.FAILED, *checks)}
+    write_record(run, make_judgement(Verdict.FAILED, suites=suites, measurements=measured))
+    html = render_run_page(read_run_report(run), Page())
+
+    def find_row(metric: str) -> str:
+        (row,) = re.findall(rf"<tr[^>]*>(?:(?!</tr>).)*<code>{metric}</code></th>\s*<td>.*?</tr>", html, re.DOTALL)
+        return " ".join(re.sub(r"<[^>]*>", " ", row.partition('<td rowspan="1" class="number"')[0]).split())
+
+    html = html[html.index('aria-labelledby="expectations"') :]
+    assert find_row("detect_s") == f"– no bound {METRICS['detect_s'].demand} detect_s 31 s after planted_fault"
+    assert find_row("reassign_s").endswith("reassign_s not measured after planted_fault owner was not a target")
+    assert find_row("rto_s").startswith("✗ failed")
+    assert find_row("rto_s").endswith("rto_s at least 61 s after planted_fault never seen to end at most 60 s broken")
+    assert find_row("first_ack_s").startswith("✓ passed")
+    assert find_row("first_ack_s").endswith("5 s after planted_fault at most 7 s")
+    assert "<em>not measured: the run has no destroying fault to which it applies</em>" in html
 
 
 def test_the_versions_are_those_of_the_run_and_not_of_who_reads(run: Run) -> None:

@@ -23,7 +23,7 @@ from brokerproof.run.judgement import JudgingFailure, write_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import NodeRestarts
 from brokerproof.run.records import StepProblem, StepSeconds, write_record
-from planted_runs import make_measurement
+from builders import make_check, make_measurement, make_suite
 
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
 
@@ -374,6 +374,39 @@ def test_an_infinite_measurement_counts_as_not_measured(plant, judgement):
     planted["recovery"]["kill_us"]["rto_s"] = float("nan")
 
     assert compose_outcome(plant(judged=planted)).recovery["kill_us"]["rto_s"] is None
+
+
+def test_the_bounds_in_force_are_the_scenarios_or_else_the_tightest_of_the_suites(plant, judgement):
+    planted = judgement()
+    values = {"rto_s": 52.0, "detect_s": 2.0, "first_ack_s": 3.0}
+    planted["measurements"] = [
+        make_measurement("", name, value, subject="kill_us", maximum=90.0 if name == "rto_s" else None).model_dump(
+            mode="json"
+        )
+        for name, value in values.items()
+    ]
+    for suite, maximum in (("recovery", None), ("mine", 9.0), ("yours", 8.0)):
+        checks = [make_check(name, maximum=maximum) for name in ("rto_s", "detect_s")]
+        planted["suites"][suite] = make_suite("passed", *checks).model_dump(mode="json")
+
+    assert compose_outcome(plant(judged=planted)).bounds == {
+        "kill_us": {"rto_s": (None, 90.0), "detect_s": (None, 8.0)}
+    }
+
+
+def test_what_has_no_value_has_its_reason(plant, judgement):
+    planted = judgement()
+    planted["recovery"]["kill_us"] |= {"agree_s": None, "rto_s": None}
+    planted["measurements"] = [
+        make_measurement("", "agree_s", None, subject="kill_us", evidence="no replication was sampled"),
+        make_measurement("", "rto_s", None, subject="kill_us", at_least=61.5, evidence="never seen to end"),
+        make_measurement("", "local_read_share", None, subject="steady", evidence="nothing was read"),
+    ]
+    planted["measurements"] = [row.model_dump(mode="json") for row in planted["measurements"]]
+
+    assert compose_outcome(plant(judged=planted)).unmeasured == {
+        "kill_us": {"agree_s": "no replication was sampled", "rto_s": "at least 61.5 s: never seen to end"}
+    }
 
 
 def test_why_is_one_line(plant, judgement):

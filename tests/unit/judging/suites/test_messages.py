@@ -11,7 +11,7 @@ import pytest
 from brokerproof.experiment.guarantees import Anomaly
 from pyspark.sql import SparkSession
 
-from .conftest import Judge, Planted, about, judged_by, plant, suite_of
+from .conftest import CLUSTER, SUBSCRIPTION, Judge, Planted, about, judged_by, plant, suite_of
 
 ON_MESSAGES = ("completeness", "uniqueness", "ordering")
 JUDGED = [anomaly for anomaly in Anomaly if anomaly is not Anomaly.UNPROVEN]
@@ -32,6 +32,26 @@ def test_one_illegal_anomaly_fails_its_suite_and_no_other(planted: Planted, judg
     for suite in ON_MESSAGES:
         assert judged[suite]["verdict"] == ("failed" if suite == suite_of(anomaly) else "passed")
     assert judged[suite_of(anomaly)]["why"].startswith(f"1 of 40 rows are `{anomaly}`: such a message ")
+
+
+def test_a_failure_at_a_subscription_names_the_subscription(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.DELIVERED_OUT_OF_ORDER, in_log=False)
+    why = judge(planted, only="ordering")["ordering"]["why"]
+    assert why.startswith("1 of 40 rows are `delivered_out_of_order`: such a message ")
+    assert why.endswith(f"; the first is producer-1 #0 on {CLUSTER}, subscription `{SUBSCRIPTION}`.")
+
+
+def test_the_subscription_is_named_also_if_the_log_is_out_of_order_too(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.STORED_OUT_OF_ORDER)
+    planted.mark(Anomaly.DELIVERED_OUT_OF_ORDER, in_log=False)
+    why = judge(planted, only="ordering")["ordering"]["why"]
+    assert why.endswith(f" on {CLUSTER}; failed too: delivered_out_of_order (subscription `{SUBSCRIPTION}`).")
+
+
+def test_a_sample_begins_with_its_message(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.LOST)
+    sample = about(judge(planted, only="completeness")["completeness"], Anomaly.LOST)["samples"][0]
+    assert list(sample)[:3] == ["producer", "seq", "run_id"]
 
 
 @pytest.fixture(scope="module")

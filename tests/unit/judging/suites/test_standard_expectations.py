@@ -279,7 +279,10 @@ def test_rows_that_break_it_are_counted_and_some_are_shown_whole(stored: list[di
     for sample in (between["samples"][0], sql["samples"][0]):
         assert (sample["producer"], sample["topic"]) == ("producer-1", "orders")
         assert sample["published_at"].startswith("1970-01-01T00:00:00")
-    assert judgement["why"].startswith(f"`{BETWEEN} on stored.seq` is broken by 40 of 50 rows or values; the first is ")
+    assert list(sql["samples"][0])[:2] == ["producer", "seq"]
+    assert judgement["why"].startswith(
+        f"It holds. `{BETWEEN} on stored.seq` is broken by 40 of 50 rows or values; the first is producer producer-1, "
+    )
     assert judgement["why"].endswith(f"; failed too: {SQL} on stored.")
 
 
@@ -327,6 +330,8 @@ def test_the_example_of_the_guide_judges_a_run(
     assert [check["verdict"] for check in judgement["expectations"]] == ["passed", "failed", "passed"]
     assert judgement["expectations"][1]["unexpected"] == 1
     assert judgement["expectations"][1]["samples"][0]["seq"] == 1
+    # Readers of the judgement show the bound of the suite.
+    assert [check["maximum"] for check in judgement["expectations"]] == [None, None, 60.0]
 
 
 # --- the library's ways of saying yes to nothing
