@@ -68,7 +68,7 @@ def test_verify_records_a_run_that_nobody_had_judged_and_only_prints_another(pla
 
     monkeypatch.setattr(recorded_run_commands, "submit_locally", submit)
     for run in (judged, cut_off, failed):
-        options = argparse.Namespace(run_directory=run.directory, json=False)
+        options = argparse.Namespace(run=run.directory, json=False)
         assert recorded_run_commands.execute_verify(options, from_environment()) == 0
     assert read_verdicts() == {"cut-off": "passed", "failed": "passed"}
 
