@@ -133,14 +133,17 @@ class RecordReader:
         try:
             with fsspec.open(path, "rb") as file:
                 content = pa.ipc.open_file(pa.BufferReader(file.read()))
+            rows = content.get_batch(0).replace_schema_metadata(None)
+            # A damaged batch may point outside its memory, and the first use of its rows would then end the process.
+            rows.validate(full=True)
+            if rows.schema not in SCHEMAS.values():
+                raise ValueError("its columns are not those of a table")
+            acks = [ConfirmedAcks.from_plain(each) for each in json.loads(content.schema.metadata[_ACKS])]
         except FileNotFoundError:
             return None
-        except (pa.ArrowException, OSError) as error:
-            raise RunError(f"{path} is damaged: {error}") from None
-        schema = content.schema
-        rows = content.get_batch(0).replace_schema_metadata(None)
-        acks = json.loads((schema.metadata or {}).get(_ACKS, b"[]"))
-        return Segment(rows=rows, acks=[ConfirmedAcks.from_plain(each) for each in acks])
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+            raise RunError(f"{path} is damaged: {error!r}") from None
+        return Segment(rows=rows, acks=acks)
 
 
 def list_epochs(run: Run, client: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from brokerproof import clock
 from brokerproof.clients.consuming import consume, plan_consumers
+from brokerproof.clients.deliveries import ConfirmedAcks
 from brokerproof.clients.producing import ScheduledProducer, plan_producers
 from brokerproof.clients.record import RecordReader, RecordWriter, list_epochs
 from brokerproof.clients.table_recovery import recover_tables
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,
@@ -22,6 +26,7 @@ from brokerproof.run.records import (
     ConsumersStop,
     PhaseTimes,
     ProducerEnd,
+    TableSeal,
     read_record,
     write_record,
 )
@@ -115,6 +120,30 @@ def test_a_record_that_grows_misses_no_segment_that_is_still_to_come(run: Run) -
     reader = write_segments(run, 2)
     assert seqs(reader.read_new()) == [0, 1]
     assert reader.describe().missing == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "damaged"),
+    [
+        # The ends of the three texts of a column. The second text would begin beyond the file.
+        pytest.param(struct.pack("<4i", 0, 1, 2, 3), struct.pack("<4i", 0, 1 << 30, 2, 3), id="the batch"),
+        pytest.param(b"ARROW1", b"ARROW2", id="the file"),
+        pytest.param(b"settled_at", b"settled_xx", id="a column"),
+        pytest.param(b"brokerproof.acks", b"brokerproof.axxx", id="the name of the acks"),
+        pytest.param(b'"positions": [', b'"positions": {', id="the text of the acks"),
+        pytest.param(b'"positions"', b'"positionx"', id="a field of the acks"),
+    ],
+)
+def test_a_segment_that_is_damaged_is_named(run: Run, content: bytes, damaged: bytes) -> None:
+    acks = [ConfirmedAcks(cluster="mycluster", positions={0: Position(1, 2)}, at=5)]
+    rows = make_batch("publishes", [{"seq": seq, "batch_index": None} for seq in range(3)], CONSTANT)
+    RecordWriter(run, "load-0", table="publishes", epoch=0).append(rows, acks)
+    file = Path(run.path("clients", "load-0", "0-000000.arrow"))
+    assert content in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(content, damaged))
+    with pytest.raises(RunError, match=f"{re.escape(str(file))} is damaged: "):
+        recover_tables(run)
+    assert read_record(run, TableSeal, "publishes") is None
 
 
 def record_clients(run: Run) -> None:

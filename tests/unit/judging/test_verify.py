@@ -33,6 +33,19 @@ def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
     assert list((tmp_path / "run/tables").glob(".*")) == []
 
 
+def test_a_damaged_segment_of_a_client_makes_the_verdict_unknown_and_is_named(tmp_path):
+    run = History().clean().write(tmp_path / "run")
+    segment = tmp_path / "run/clients/load-0/0-000000.arrow"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(b"no Arrow")
+
+    assert verify.main([str(tmp_path / "run")]) == 1
+
+    failure = read_record(run, JudgingFailure)
+    assert failure.verdict == "unknown"
+    assert failure.why.startswith(f"The run could not be judged: {segment} is damaged: ")
+
+
 def test_a_suite_comes_from_the_first_directory_that_has_it(spark, tmp_path):
     run = History().clean().write(tmp_path / "run")
     (tmp_path / "my own").mkdir()
