@@ -251,7 +251,7 @@ def _list_unknown_names(content: Mapping[str, Any], topology: Topology) -> Itera
 
 
 def _find_values(content: Any, path: Sequence[str], at: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted path, value) for each value at `path`, in which `*` matches every key or index."""
+    """Yield (dotted path, value) for each value at `path`, in which `*` is every key or index."""
     if not path:
         yield at, content
         return

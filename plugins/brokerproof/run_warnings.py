@@ -141,6 +141,10 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
         yield RunWarning(
             field=f"{field}.max", what="no value is below 0, so that no run meets it", remedy="set it to 0 or more"
         )
+    if bound.max == 0 and metric.above_zero:
+        yield RunWarning(
+            field=f"{field}.max", what="every value is above 0, so that no run meets it", remedy="set it to more than 0"
+        )
     # If the end of the load cuts a time off, the real time is greater than the measured time.
     if bound.min is not None and bound.min > greatest and not metric.ends_with_load:
         yield RunWarning(

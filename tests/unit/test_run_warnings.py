@@ -31,6 +31,15 @@ GOOD: dict[str, Any] = {
 }
 
 
+# Everything is measured: two clusters replicate to each other across a link.
+REPLICATING = {
+    "topology": "geo_replication_wan",
+    "workload.namespace": "world/global",
+    "owner": {},
+    "faults": [{"name": "gone", "kind": "kill", "targets": {"cluster": "cluster-eu", "role": "broker"}}],
+}
+
+
 def warn(tmp_path: Path, overrides: dict[str, Any]) -> list[tuple[str, str]]:
     """(field, sentence) of each warning about the good scenario with some values replaced."""
     file = tmp_path / "experiment.yaml"
@@ -75,6 +84,27 @@ def test_batches_that_mix_keys_break_the_order_of_key_shared(tmp_path: Path, nea
     assert "messages of a key arrive out of order" in said
     assert "batch_by_key" in said
     assert warn(tmp_path, {**mixing, **near}) == []
+
+
+# The times that can be 0: without an interruption, a loss, a backlog, or a message that was delivered after its ack.
+CAN_BE_ZERO = {
+    *("rto_s", "unavailable_s", "rpo_s", "backlog_drain_s", "link_added_p50_ms", "link_added_p99_ms"),
+    *("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_max_ms"),
+}
+TIMES = {name for name, metric in METRICS.items() if metric.unit in ("s", "ms")}
+
+
+@pytest.mark.parametrize("name", sorted(TIMES - CAN_BE_ZERO))
+def test_a_time_that_is_never_0_cannot_be_bounded_by_0(tmp_path: Path, name: str) -> None:
+    ((field, said),) = warn(tmp_path, {**REPLICATING, "bounds": {name: {"max": 0}}})
+    assert field == f"bounds.{name}.max"
+    assert "every value is above 0, so that no run meets it (set it to more than 0)" in said
+    assert warn(tmp_path, {**REPLICATING, "bounds": {name: {"max": 0.5}}}) == []
+
+
+@pytest.mark.parametrize("name", sorted(CAN_BE_ZERO))
+def test_a_time_that_can_be_0_can_be_bounded_by_0(tmp_path: Path, name: str) -> None:
+    assert warn(tmp_path, {**REPLICATING, "bounds": {name: {"max": 0}}}) == []
 
 
 SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}, "link": {"delay_ms": 9}}]}

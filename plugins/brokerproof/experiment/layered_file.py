@@ -129,6 +129,20 @@ def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, An
     return {name: value for name, value in content.items() if name not in names}
 
 
+def find_container(content: Any, field: str) -> Any:
+    """Return the innermost mapping or list of `content` on the way to a field, a dotted path."""
+    container = content
+    for name in field.split("."):
+        if isinstance(content, list) and name in map(str, range(len(content))):
+            content = content[int(name)]
+        elif isinstance(content, Mapping) and name in content:
+            content = content[name]
+        else:
+            break
+        container = content if isinstance(content, list | Mapping) else container
+    return container
+
+
 def _count_found(content: Any, names: Sequence[str]) -> int:
     """Return how many of `names`, the parts of a dotted path, exist in `content`, counted from the first."""
     for count, name in enumerate(names):

@@ -51,6 +51,8 @@ class Metric:
     needs: Ability | None = None
     # Whether it is a time after a fault that can be measured only while the load lasts.
     ends_with_load: bool = False
+    # Whether every value is above 0: it is a time between two events, and the second is always later.
+    above_zero: bool = False
 
     @property
     def is_per_fault(self) -> bool:
@@ -106,11 +108,13 @@ METRICS: Mapping[str, Metric] = {
         unit="s",
         meaning="from the effect until the cluster no longer listed the failed nodes",
         demand="Failed nodes are detected in the time that the scenario allows.",
+        above_zero=True,
     ),
     "reassign_s": Metric(
         unit="s",
         meaning="from the effect until other nodes owned every partition of the topic that the failed nodes had",
         demand="Another node owns the topic in the time that the scenario allows.",
+        above_zero=True,
     ),
     "node_recovery_s": Metric(
         unit="s",
@@ -125,6 +129,7 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="Acks come back in the time that the scenario allows.",
         ends_with_load=True,
+        above_zero=True,
     ),
     "rto_s": Metric(
         unit="s",
@@ -143,6 +148,7 @@ METRICS: Mapping[str, Metric] = {
         meaning="longest time without an ack of a producer in a partition that touches the fault's span",
         demand="The longest time without an ack is as short as the scenario demands.",
         ends_with_load=True,
+        above_zero=True,
     ),
     "longest_delivery_gap_s": Metric(
         unit="s",
@@ -152,6 +158,7 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="The longest time without a delivery is as short as the scenario demands.",
         ends_with_load=True,
+        above_zero=True,
     ),
     "rpo_messages": Metric(
         unit="messages",
@@ -183,6 +190,7 @@ METRICS: Mapping[str, Metric] = {
         meaning="from the effect to the first sample without an under-replicated segment after the last one with any",
         demand="Every segment has all its copies again in the time that the scenario allows.",
         needs=Ability.UNDER_REPLICATION,
+        above_zero=True,
     ),
     "backlog_drain_s": Metric(
         unit="s",
@@ -200,24 +208,28 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="Clusters agree again, after failed nodes returned, in the time that the scenario allows.",
         needs=Ability.REPLICATION,
+        above_zero=True,
     ),
     "publish_latency_p50_ms": Metric(
         unit="ms",
         subject="phase or fault that slows",
         meaning="median of the time from schedule to ack, or to the end of the load without an ack",
         demand="The median latency from schedule to ack is within the scenario's bounds.",
+        above_zero=True,
     ),
     "publish_latency_p99_ms": Metric(
         unit="ms",
         subject="phase or fault that slows",
         meaning="99th percentile of the time from schedule to ack, or to the end of the load without an ack",
         demand="The 99th percentile of the latency from schedule to ack is within the scenario's bounds.",
+        above_zero=True,
     ),
     "publish_latency_max_ms": Metric(
         unit="ms",
         subject="phase or fault that slows",
         meaning="longest time from schedule to ack, or to the end of the load without an ack",
         demand="The highest latency from schedule to ack is within the scenario's bounds.",
+        above_zero=True,
     ),
     # Not compared: the emulated link, not the messaging system, causes this delay.
     "link_added_p50_ms": Metric(
@@ -292,5 +304,6 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="The platform's own sampling error is within the scenario's bounds.",
         compared=False,
+        above_zero=True,
     ),
 }

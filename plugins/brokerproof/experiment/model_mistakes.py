@@ -76,8 +76,9 @@ def write_value(value: Any) -> str:
     else:
         try:
             text = yaml.safe_dump(value, default_flow_style=True, width=2**31, allow_unicode=True, sort_keys=False)
-        except yaml.YAMLError:
-            text = str(value)
+        except (yaml.YAMLError, ValueError):
+            # The value is of no type that YAML has, or a number of more than 4,300 digits.
+            text = _ANY if isinstance(value, int) else str(value)
     return shorten(" ".join(text.removesuffix("...\n").split()).replace("`", "'"))
 
 
@@ -96,7 +97,7 @@ def _describe(model: type[BaseModel], error: Mapping[str, Any], location: Sequen
     if kind == "string_pattern_mismatch":
         meaning = _find_schema(model, location).get("description", "another name")
         return f"`{write_value(value)}` cannot be a name here", _NAMES.get(context["pattern"], f"write {meaning}")
-    if kind in _LIMITS:
+    if kind in _LIMITS and value == value:  # NaN is not equal to itself.
         words, limit = _LIMITS[kind]
         return f"is `{write_value(value)}`, which is {words}", f"{limit} {context[_LIMIT_NAMES[kind]]:g}"
     if kind in ("too_short", "too_long"):
@@ -115,7 +116,8 @@ def _describe(model: type[BaseModel], error: Mapping[str, Any], location: Sequen
 _NOUNS = (
     (("int_",), "whole number"),
     (("float_",), "number"),
-    (("finite_number",), "finite number"),
+    # A limit is broken by NaN, too.
+    (("finite_number", "greater_than", "less_than"), "finite number"),
     (("bool_",), "`true` or `false`"),
     (("string_",), "text"),
     (("list_",), "list"),
@@ -140,8 +142,8 @@ def _suggest_form(noun: str | None, value: Any, make_example: Callable[[], Any])
         return "write `true` or `false`"
     if noun and noun.endswith("number"):
         # A number with a unit, such as `800/s`, shows which number is meant.
-        own = re.search(r"\d+" if noun == "whole number" else r"\d+(\.\d+)?", str(value))
-        return f"write a {noun}, as in {own[0] if own and not isinstance(value, date) else write_value(make_example())}"
+        own = re.search(r"\d+" if noun == "whole number" else r"\d+(\.\d+)?", value) if isinstance(value, str) else None
+        return f"write a {noun}, as in {own[0] if own and len(own[0]) < 12 else write_value(make_example())}"
     if noun == "list" and isinstance(value, Mapping):
         return "begin each entry with `- `"
     if noun == "list" and value is not None:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError, Mistakes
-from brokerproof.experiment.layered_file import extend_field, read_layered_file
+from brokerproof.experiment.layered_file import extend_field, find_container, read_layered_file
 from brokerproof.experiment.yaml_models import (
     HYPHENATED,
     FrozenModel,
@@ -272,5 +272,10 @@ def read_topology(
     try:
         return check(parse(Topology, content, file=""))
     except InputError as error:
-        Mistakes(each.locate(file=str(layered.file_of(each.field))) for each in error.mistakes).raise_all()
+        mistakes: dict[tuple[int, str, str], InputError] = {}
+        for each in error.mistakes:
+            # What a YAML anchor and its aliases share is one value, and a mistake in it is one mistake.
+            shared = id(find_container(extended, each.field)), each.field.rpartition(".")[2], each.problem
+            mistakes.setdefault(shared, each.locate(file=str(layered.file_of(each.field))))
+        Mistakes(mistakes.values()).raise_all()
         raise

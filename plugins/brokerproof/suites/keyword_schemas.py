@@ -111,7 +111,7 @@ def find_problem(schema: Schema, value: Any) -> str | None:
 
 
 def _write_json(value: Any) -> str:
-    """Return a value as the suite's file has it."""
+    """Return a value in one line, as the suite's file has it."""
     return shorten(json.dumps(value, ensure_ascii=False).replace("`", "'"))
 
 

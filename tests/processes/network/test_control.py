@@ -61,11 +61,15 @@ def ask_for_condition(**content: object) -> bytes:
         pytest.param(
             ask("condition add", id="a", both_ways=True, receivers=["us-1"]), "senders: is missing", id="no senders"
         ),
-        pytest.param(ask_for_condition(senders="eu-1"), "senders: input should be a valid list", id="a text as list"),
-        pytest.param(ask_for_condition(id={"a": 1}), "id: input should be a valid string", id="an object as id"),
-        pytest.param(ask_for_condition(delay_ms=float("nan")), "delay_ms: input should be", id="NaN as delay"),
-        pytest.param(ask_for_condition(delay_ms=[[1]]), "delay_ms: input should be", id="a list as delay"),
-        pytest.param(ask_for_condition(delay_ms=10**4000), "delay_ms: input should be", id="a huge delay"),
+        pytest.param(
+            ask_for_condition(senders="eu-1"), "senders: `eu-1` is no list (write `[eu-1]`)", id="a text as list"
+        ),
+        pytest.param(ask_for_condition(id={"a": 1}), "id: `{a: 1}` is no text", id="an object as id"),
+        pytest.param(
+            ask_for_condition(delay_ms=float("nan")), "delay_ms: `.nan` is no finite number", id="NaN as delay"
+        ),
+        pytest.param(ask_for_condition(delay_ms=[[1]]), "delay_ms: `[[1]]` is no number", id="a list as delay"),
+        pytest.param(ask_for_condition(delay_ms=10**4000), "delay_ms: `1000", id="a huge delay"),
         pytest.param(ask("condition remove", name="a"), "condition remove", id="no id"),
         pytest.param(ask("reset", id=7, senders=[], receivers={}), "request `reset`", id="a reset of nothing"),
         pytest.param(ask("count bytes", senders=[1]), "request `count bytes`", id="a number as sender"),

@@ -173,6 +173,21 @@ def test_two_clusters_that_contradict_each_other_are_one_mistake(path: str) -> N
     assert len(refused.value.mistakes) == 1, str(refused.value)
 
 
+def test_a_mistake_in_what_an_anchor_and_its_alias_share_is_one_mistake(tmp_path: Path) -> None:
+    text = (TOPOLOGIES / "geo_replication.yaml").read_text(encoding="utf-8")
+    assert "*" in text
+    (tmp_path / "base.yaml").write_text(text.replace("replicated_to:", "replicate_to:"), encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        load_topology("base", tmp_path)
+    assert [mistake.field.rpartition(".")[2] for mistake in refused.value.mistakes] == ["replicate_to"]
+    # Two places that write the same mistake are two mistakes.
+    again = yaml.safe_load(text.replace("role: bookie", "rol: bookie"))
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(again), encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        load_topology("base", tmp_path)
+    assert len(refused.value.mistakes) == text.count("role: bookie")
+
+
 def test_the_name_of_a_file_that_can_be_no_scenario_is_one_mistake(tmp_path: Path) -> None:
     file = tmp_path / "My-scenario.yaml"
     file.write_text(yaml.safe_dump({**GOOD, "topology": "sync_active_passive"}), encoding="utf-8")
