@@ -120,6 +120,7 @@ METRICS: Mapping[str, Metric] = {
         unit="s",
         meaning="from the beginning of the healing until all nodes of the fault passed their health checks",
         demand="Healed nodes are healthy again in the time that the scenario allows.",
+        above_zero=True,
     ),
     "first_ack_s": Metric(
         unit="s",

@@ -206,7 +206,7 @@ def test_a_restart_is_answered_with_how_to_write_one(tmp_path: Path, name: str) 
     assert example is not None
     written = yaml.safe_load(example[1].replace("…", "{region: eu}"))
     scenario, _ = load(tmp_path, {"faults.0": {"name": "gone", **written}})
-    assert (scenario.faults[0].kind, scenario.faults[0].heal_at_s) == ("stop", 20)
+    assert (scenario.faults[0].kind, scenario.faults[0].heal_after_s) == ("stop", 0)
 
 
 @pytest.mark.parametrize(
