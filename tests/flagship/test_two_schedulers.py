@@ -23,8 +23,7 @@ from brokerproof.orchestration.embedded.session import AirflowSession
 from brokerproof.results.history import open_history
 from history_processes import measure_shape, run_readers
 from installation import Installation, lay_out_log_server
-from missing_parts import leave_out
-from own_postgresql import PROGRAMS, Postgresql, run_postgresql
+from own_postgresql import run_postgresql
 from sqlalchemy import NullPool, create_engine, text
 
 HISTORY_URL = "BROKERPROOF_DATABASE_URL"
@@ -107,27 +106,19 @@ def count_tasks(dag_id: str) -> int:
 
 
 @pytest.fixture
-def server() -> Iterator[Postgresql]:
-    if PROGRAMS is None:
-        leave_out("no PostgreSQL: install the package postgresql")
-    with run_postgresql() as running:
-        yield running
-
-
-@pytest.fixture
-def installation(server: Postgresql, tmp_path: Path) -> Iterator[Installation]:
-    """An installation of the log server whose Airflow and whose history are in the server."""
-    urls = {name: server.create_database() for name in (HISTORY_URL, DATABASE_URL)}
-    # Fewer tasks at a time than by default, because two jobs of Spark share the machine's cores with each other.
-    made = lay_out_log_server(
-        tmp_path, BROKERPROOF_MAX_CLUSTERS="2", AIRFLOW_CONN_SPARK_DEFAULT=_FOUR_AT_A_TIME, **urls
-    )
-    made.add_scenario("reordering_unexpected", like="reordering", without=["expect"])
-    for file in made.scenarios.iterdir():
-        if file.stem not in SCENARIOS:
-            file.unlink()
-    (made.home / "dags" / "second_campaign.py").write_text(_SECOND_CAMPAIGN)
-    with pytest.MonkeyPatch.context() as patch:
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation of the log server whose Airflow and whose history are in a PostgreSQL."""
+    with run_postgresql() as server, pytest.MonkeyPatch.context() as patch:
+        urls = {name: server.create_database() for name in (HISTORY_URL, DATABASE_URL)}
+        # Fewer tasks at a time than by default, because two jobs of Spark share the machine's cores with each other.
+        made = lay_out_log_server(
+            tmp_path, BROKERPROOF_MAX_CLUSTERS="2", AIRFLOW_CONN_SPARK_DEFAULT=_FOUR_AT_A_TIME, **urls
+        )
+        made.add_scenario("reordering_unexpected", like="reordering", without=["expect"])
+        for file in made.scenarios.iterdir():
+            if file.stem not in SCENARIOS:
+                file.unlink()
+        (made.home / "dags" / "second_campaign.py").write_text(_SECOND_CAMPAIGN)
         for name, value in made.environment.items():
             patch.setenv(name, value)
         yield made

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.clock import wait_until
+from missing_parts import leave_out
 from sqlalchemy import URL, NullPool, create_engine, text
 from sqlalchemy.exc import OperationalError
 
@@ -33,9 +34,6 @@ def _find_programs() -> Path | None:
         return Path(initdb).resolve().parent
     found = [file.parent for file in _DEBIAN.glob("*/bin/initdb")]
     return max(found, key=lambda programs: float(programs.parent.name), default=None)
-
-
-PROGRAMS = _find_programs()
 
 
 class Postgresql:
@@ -71,12 +69,14 @@ class Postgresql:
 
 @contextmanager
 def run_postgresql() -> Iterator[Postgresql]:
-    """Run a new server whose databases are empty; `PROGRAMS` has to be there.
+    """Run a new server whose databases are empty. A machine without PostgreSQL leaves the test out.
 
     Its isolation, locks and limits are those of the defaults. Only what protects its files from a machine that goes
     down is turned off, because they are removed at the end.
     """
-    assert PROGRAMS is not None
+    programs = _find_programs()
+    if programs is None:
+        leave_out("no PostgreSQL: install the package postgresql")
     password = secrets.token_hex(16)
     identity: dict[str, Any] = {}
     # Not in pytest's directory, in which another user may look at nothing.
@@ -91,7 +91,7 @@ def run_postgresql() -> Iterator[Postgresql]:
                 os.chown(path, account.pw_uid, account.pw_gid)
         options = {"username": _USER, "pwfile": password_file, "auth": "scram-sha-256", "encoding": "UTF8"}
         subprocess.run(
-            [PROGRAMS / "initdb", "--no-sync", *_list_options(options), directory / "data"],
+            [programs / "initdb", "--no-sync", *_list_options(options), directory / "data"],
             cwd=directory,
             stdout=subprocess.PIPE,
             check=True,
@@ -102,7 +102,7 @@ def run_postgresql() -> Iterator[Postgresql]:
         settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
         with (directory / "log").open("wb") as log:
             process = subprocess.Popen(
-                [PROGRAMS / "postgres", "-D", directory / "data", *_list_options(settings)],
+                [programs / "postgres", "-D", directory / "data", *_list_options(settings)],
                 cwd=directory,
                 stdout=log,
                 stderr=log,

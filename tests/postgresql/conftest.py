@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from missing_parts import leave_out
-from own_postgresql import PROGRAMS, Postgresql, run_postgresql
+from own_postgresql import Postgresql, run_postgresql
 
 HERE = Path(__file__).parent
 
@@ -15,9 +14,6 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="session")
 def server() -> Iterator[Postgresql]:
     """The server."""
-    if PROGRAMS is None:
-        reason = "no PostgreSQL: install the package postgresql"
-        leave_out(reason)
     with run_postgresql() as running:
         yield running
 
