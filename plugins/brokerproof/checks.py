@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from brokerproof.directories import Directories, make_directories
@@ -18,6 +18,7 @@ from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite, is_illegal
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.workload import Client
@@ -160,17 +161,17 @@ def list_suite_problems(expectations: Directories) -> list[InputError]:
     """
     problems = expectations.list_problems(ENDING)
     files = expectations.list_files(ENDING)
-    named = {error.file for error in problems}
-    # Without any file, the sentence about the empty directory is enough.
-    for suite in (suite for suite in Suite if suite not in files and files):
-        if any(file.endswith(f"/{suite}{ENDING}") for file in named):
-            continue
-        left_out = expectations.has_left_out(suite, ENDING)
+    named = {PurePath(error.file).name for error in problems}
+    missing = [suite for suite in Suite if suite not in files and f"{suite}{ENDING}" not in named]
+    if missing:
+        left_out = all(expectations.has_left_out(suite, ENDING) for suite in missing)
         problems.append(
             InputError(
-                f"no directory has {suite}{ENDING}",
+                f"no directory has {join_names(f'{suite}{ENDING}' for suite in missing)}",
                 field=expectations.variable,
-                remedy="let it end with `:` to have the shipped one" if left_out else "add it",
+                remedy=f"let it end with `:` to have the shipped {'one' if len(missing) == 1 else 'ones'}"
+                if left_out
+                else f"add {'it' if len(missing) == 1 else 'them'}",
             )
         )
     for name, file in files.items():

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from brokerproof.errors import InputError
@@ -48,17 +47,19 @@ class Directories:
     def list_problems(self, ending: str = ".yaml") -> list[InputError]:
         """Return an error for each directory that cannot be read, and for each file whose name cannot be used.
 
-        If no directory has a file that can be used, each empty directory is an error too.
+        If no directory has such a file, each empty directory is an error too.
         """
         found = self._search(ending)
         same_names = (_refuse_same_name(files) for files in found.values() if len(files) > 1)
         misnamed = (_refuse_ending(file, ending) for path in self.paths for file in _list_misnamed(path, ending))
-        return list(chain(self._list_unreadable(), same_names, misnamed, () if found else self.list_empty(ending)))
+        # Replaceable files are known by name, so their user reports which of them are missing.
+        empty = [] if found or self.replaceable else self.list_empty(ending)
+        return [*self._list_unreadable(), *same_names, *misnamed, *empty]
 
     def list_empty(self, ending: str = ".yaml") -> list[InputError]:
         """Return an error for each of the user's directories without a file of this kind, even a misnamed one.
 
-        A directory with subdirectories is not empty: they may hold settings that topologies extend.
+        A directory with a subdirectory `settings` is not empty: topologies extend these settings.
         """
         left_out = self.shipped is not None and self.shipped not in self.paths
         otherwise = "let it end with `:` to have the shipped ones" if left_out else "take the directory out of the list"
@@ -71,7 +72,7 @@ class Directories:
             for path in self.paths
             if path != self.shipped
             and path.is_dir()
-            and not any(file.suffix == ending or file.is_dir() for file in _list_entries(path))
+            and not any(file.suffix == ending or file.name == "settings" for file in _list_entries(path))
             and not _list_misnamed(path, ending)
         ]
 

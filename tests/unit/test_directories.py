@@ -116,6 +116,9 @@ def test_directories_without_any_file_are_an_error_and_one_empty_directory_besid
     assert beside.list_problems() == []
     (warning,) = beside.list_empty()
     assert str(warning) == sentence + "(put one there, or take the directory out of the list)"
+    # The directory above that of the files is as empty as one without subdirectories.
+    (empty / "scenarios").mkdir()
+    assert [str(problem) for problem in alone.list_problems()] == [str(alone.list_empty()[0])]
     # A directory with settings that topologies extend is not empty, and neither is one with a misnamed file.
     (empty / "settings").mkdir()
     assert beside.list_empty() == []
@@ -170,7 +173,8 @@ class TestSuites:
         with pytest.raises(InputError) as refused:
             check_suites(Directories((empty,), variable="V", shipped=shipped, replaceable=True))
         (mistake,) = refused.value.mistakes
-        assert "has no file that ends with `.json` (put one there, or let it end with `:`" in str(mistake)
+        assert mistake.problem.startswith("no directory has completeness.json, uniqueness.json, ")
+        assert mistake.remedy == "let it end with `:` to have the shipped ones"
 
     def test_every_broken_file_is_listed(self, shipped: Path, mine: Path) -> None:
         fill(mine, "mine.json", "recovery.json", "verify.json")

@@ -95,8 +95,8 @@ def test_what_is_wrong_with_the_users_files_has_a_remedy(
     assert find_files().remedy == "rename all but one"
     monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(scenarios))
     monkeypatch.setenv("BROKERPROOF_EXPECTATIONS", str(scenarios))
-    sentence = f"BROKERPROOF_EXPECTATIONS: the directory {scenarios} has no file that ends with `.json`"
-    assert find_files().found == sentence
+    names = "completeness.json, uniqueness.json, ordering.json, placement.json and recovery.json"
+    assert find_files().found == f"BROKERPROOF_EXPECTATIONS: no directory has {names}"
 
 
 def test_a_missing_distribution_has_a_remedy(scenarios: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
