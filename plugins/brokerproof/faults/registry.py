@@ -10,7 +10,9 @@ from brokerproof.faults.kind import FAULT_KINDS
 
 __all__ = ["FAULT_KINDS", "list_destroying_faults", "list_harmful_faults", "suggest_kind"]
 
-_RESTART = "a restart is `stop` with `heal_after_s: 0` or `heal_at_s`, as in `{kind: stop, targets: …, heal_after_s: 0}`"
+_RESTART = (
+    "a restart is `stop` with `heal_after_s: 0` or `heal_at_s`, as in `{kind: stop, targets: …, heal_after_s: 0}`"
+)
 # {kind: everyday words for it}
 _WORDS = {
     "stop": ("shutdown", "shut_down", "sigterm", "down", "end"),
