@@ -8,6 +8,16 @@ import pytest
 from installation import Installation, lay_out_log_server
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let two processes share the tests: one has those of a newcomer, the other one those of the installation below.
+
+    Two installations of that kind would take slots with the same addresses. A newcomer has the machine's own slots.
+    """
+    for item in items:
+        group = "newcomer" if item.path.name == "test_first_hour.py" else "installation"
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A Brokerproof whose clusters are those of the small log server in tests/systems."""

@@ -236,19 +236,6 @@ def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(runnin
     assert (running.state("endless-cut-off", "outcome") or {})["verdict"] == "unknown"
 
 
-def test_stored_tables_are_judged_again(running: Installation) -> None:
-    judged = running.settings.runs.glob("leader_loss-*/state/judgement.json")
-    run_directory = next((file.parents[1] for file in judged), None)
-    if run_directory is None:
-        # The one that is made in a browser is not there.
-        done = running.brokerproof("run", "leader_loss", "--json")
-        run_directory = Path(last_object(done.stdout)["run_dir"])
-    (run_directory / "state" / "judgement.json").unlink()
-    done = running.brokerproof("verify", str(run_directory), "--json")
-    assert done.returncode == 0, done.stderr
-    assert last_object(done.stdout)["verdict"] == "passed"
-
-
 def test_parameters_that_airflow_refuses_start_nothing(running: Installation) -> None:
     client = running.client()
     client.wait_for_dag("nominal")
