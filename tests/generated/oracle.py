@@ -179,12 +179,14 @@ REASONS: Sequence[Reason] = (
         may=_any,
     ),
     Reason(
-        pattern=r"waited \d+ s for \w+ to take effect, before",
+        pattern=r"waited \d+ s for \w+ to (take effect|be healed, with its nodes healthy), before",
         name="the condition of a fault did not come true in time",
         may=_any,
     ),
     Reason(
-        pattern=r"to fail their health checks for", name="the condition of a fault did not come true in time", may=_any
+        pattern=r"to (fail|pass) their health checks for",
+        name="the condition of a fault did not come true in time",
+        may=_any,
     ),
     Reason(
         pattern=r"did not drain: backlog \d+; not drained",

@@ -231,14 +231,14 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
     condition, earlier = when.earlier_fault
     log.info("%s waits until %s is %s", fault.name, earlier, condition)
     left_s = max(0.0, (times.ends_at - stage.clock.now_us()) / 1e6)
-    within_s, until = (left_s, " in all, until the load ends") if left_s < when.within_s else (when.within_s, " in all")
+    within_s, then = (left_s, ", and the load ended then") if left_s < when.within_s else (when.within_s, "")
     deadline = stage.clock.monotonic_s() + within_s
     helps = FAULT_KINDS[next(one.kind for one in stage.run.scenario.faults if one.name == earlier)].helps
     state = FaultState.RECOVERED if condition == "healthy" and not helps else FaultState.EFFECTIVE
     yield lambda: injections.has_reached(earlier, state) or stage.clock.monotonic_s() >= deadline
     if not injections.has_reached(earlier, state):
         what = "take effect" if state is FaultState.EFFECTIVE else "be healed, with its nodes healthy"
-        raise DeadlineError(f"waited {within_s:.0f} s{until} for {earlier} to {what}, before {fault.name}")
+        raise DeadlineError(f"waited {within_s:.0f} s for {earlier} to {what}, before {fault.name}{then}")
     targets = injections.targets[earlier]
     if when.for_s is not None:
         ask = _make_lasting_condition(stage, targets, when.for_s, healthy=condition == "healthy")
@@ -250,7 +250,7 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
     yield from stage.waits.poll(
         ask,
         timeout_s=max(0, deadline - stage.clock.monotonic_s()),
-        what=f"{what}, before {fault.name}, which waits {within_s:.3g} s{until}",
+        what=f"{what}, before {fault.name}, which waits {within_s:.3g} s in all{then}",
         every_s=every_s,
     )
 

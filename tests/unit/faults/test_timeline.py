@@ -792,7 +792,7 @@ def test_a_node_that_falls_ill_again_begins_the_healthy_time_anew(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("within_s", "limit"), [(20, "waited 20 s in all for first"), (500, "in all, until the load ends for first")]
+    ("within_s", "limit"), [(20, "waited 20 s for first"), (500, "before second, and the load ended then")]
 )
 def test_a_node_that_does_not_come_back_lets_the_next_restart_fail(tmp_path: Path, within_s: float, limit: str) -> None:
     run, nodes = make(tmp_path, make_rolling_restart(for_s=5, within_s=within_s), **LONG)
