@@ -8,10 +8,12 @@ import pytest
 from installation import Installation, lay_out_log_server
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let two processes share the tests: one has those of a newcomer, the other one those of the installation below.
 
-    Two installations of that kind would take slots with the same addresses. A newcomer has the machine's own slots.
+    Two installations of that kind would take slots with the same addresses. A newcomer has the machine's own slots. The
+    marks must be there before those of the plugin that shares the tests.
     """
     for item in items:
         group = "newcomer" if item.path.name == "test_first_hour.py" else "installation"
