@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from installation import Installation, lay_out_log_server
+from xdist.scheduler import LoadScopeScheduling
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let two processes share the tests: one has those of a newcomer, the other one those of the installation below.
+class _TwoGroups(LoadScopeScheduling):
+    """Lets one process have a newcomer's test, and another one all tests of the installation below.
 
-    Two installations of that kind would take slots with the same addresses. A newcomer has the machine's own slots. The
-    marks must be there before those of the plugin that shares the tests.
+    Two installations of that kind would take slots with the same addresses. A newcomer has the machine's own slots.
     """
-    for item in items:
-        group = "newcomer" if item.path.name == "test_first_hour.py" else "installation"
-        item.add_marker(pytest.mark.xdist_group(group))
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "newcomer" if "/test_first_hour.py" in nodeid else "installation"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _TwoGroups(config, log)
 
 
 @pytest.fixture(scope="session")
