@@ -106,7 +106,7 @@ cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster
 
 e2e: setup ## tests on a real Airflow, those in a real browser among them where there is one
-	$(PYTEST) tests/e2e --numprocesses 2 --dist loadscope
+	$(PYTEST) tests/e2e
 
 browser: setup ## only the tests in a real browser; says so and does nothing where there is none
 	$(PYTEST) tests/e2e/browser

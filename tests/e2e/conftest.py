@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from installation import Installation, lay_out_log_server
-from xdist.scheduler import LoadScopeScheduling
-
-
-class _TwoGroups(LoadScopeScheduling):
-    """Lets one process have a newcomer's test, and another one all tests of the installation below.
-
-    Two installations of that kind would take slots with the same addresses. A newcomer has the machine's own slots.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "newcomer" if "/test_first_hour.py" in nodeid else "installation"
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return _TwoGroups(config, log)
 
 
 @pytest.fixture(scope="session")

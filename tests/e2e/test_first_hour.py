@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 from builders import ROOT
+from installation import Installation
 from tutorial import TypedCommand, WrittenFile, read_tutorial
 
 
 @pytest.mark.timeout(1200)
-def test_every_file_is_written_and_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+def test_every_file_is_written_and_every_command_prints_what_the_page_shows(
+    installation: Installation, tmp_path: Path
+) -> None:
+    # An idle Airflow takes a quarter of a core.
+    installation.airflow.stop()
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     environment = {
         # The settings of the other tests' installation are not those of a newcomer.
