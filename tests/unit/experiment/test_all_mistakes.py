@@ -281,8 +281,8 @@ def test_no_sentence_about_a_value_of_the_wrong_kind_has_words_of_python(model: 
         except InputError as error:
             for mistake in error.mistakes:
                 # The value that the test wrote is no word of the sentence.
-                said = f"{mistake.problem} ({mistake.remedy})".replace("`a text`", "")
-                assert not FOREIGN.search(said), f"{value!r}: {said}"
+                sentence = f"{mistake.problem} ({mistake.remedy})".replace("`a text`", "")
+                assert not FOREIGN.search(sentence), f"{value!r}: {sentence}"
                 assert mistake.remedy
                 assert "\n" not in str(mistake)
                 refused += mistake.field.startswith(path)

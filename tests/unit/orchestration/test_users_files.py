@@ -313,7 +313,7 @@ def test_a_broken_suite_is_one_sentence_and_nothing_starts(
 
 @pytest.fixture
 def refused_sql(own_suites: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A suite with SQL, for which a planted Spark has the same answer whatever the SQL is."""
+    """A suite with SQL, for which a planted Spark gives the same answer for any SQL."""
 
     def refuse(settings: Settings, job: str, arguments: Sequence[str]) -> None:
         Path(arguments[1]).write_text(json.dumps([["`stored` has no column `kee`", "the nearest are `key`"]]))

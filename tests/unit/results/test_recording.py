@@ -77,7 +77,7 @@ def verify(run: Run, monkeypatch: pytest.MonkeyPatch, judged: dict[str, Any] | N
     return recorded_run_commands.execute_verify(options, from_environment())
 
 
-def test_verify_records_a_run_that_nobody_had_judged(plant, judgement, monkeypatch):
+def test_verify_records_a_run_that_was_not_judged(plant, judgement, monkeypatch):
     cut_off, failed = plant("cut-off"), plant("failed")
     write_record(failed, FAILURE)
     for run in (cut_off, failed):

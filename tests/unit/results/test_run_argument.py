@@ -89,7 +89,7 @@ def test_an_id_finds_a_run_in_a_remote_store(tmp_path, capsys):
     "arguments", [["explain", "RUN", "p0", "1"], ["report", "RUN"], ["verify", "RUN"], ["watch", "RUN"]]
 )
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (FIRST.replace("kill", "kil"), f"is known (did you mean `{FIRST}`?)"),
         (f"nowhere/{FIRST[:-1]}", f"(did you mean `{FIRST}`?)"),
@@ -97,9 +97,9 @@ def test_an_id_finds_a_run_in_a_remote_store(tmp_path, capsys):
     ],
     ids=["id", "directory", "nothing near"],
 )
-def test_a_misspelt_run_is_refused_with_the_nearest_id_or_the_last_runs(capsys, arguments, given, said):
+def test_a_misspelt_run_is_refused_with_the_nearest_id_or_the_last_runs(capsys, arguments, given, message):
     assert main([given if one == "RUN" else one for one in arguments]) == 3
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_without_any_run_the_error_says_so(tmp_path, monkeypatch):
