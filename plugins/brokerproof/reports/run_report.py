@@ -23,7 +23,7 @@ from brokerproof.run.table_rows import iterate_rows
 NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them from its tables."
 
 
-class MeasuredValue(NamedTuple):
+class DescribedMeasurement(NamedTuple):
     """A measurement in words: its subject, such as a fault, its value, and its bounds, which are empty if it has none.
 
     `why` is the reason if it was not measured, and else empty.
@@ -45,7 +45,7 @@ class ExpectationRow:
 
     suite: str
     check: Check
-    values: tuple[MeasuredValue, ...]
+    values: tuple[DescribedMeasurement, ...]
     gap: str
 
 
@@ -86,7 +86,7 @@ class RunReport:
         ]
         return sorted(rows, key=lambda row: -row.check.verdict.severity)
 
-    def _list_values(self, check: Check) -> Iterator[MeasuredValue]:
+    def _list_values(self, check: Check) -> Iterator[DescribedMeasurement]:
         for row in self.judgement.list_measured(check) if self.judgement else ():
             subject = f"after {row.subject}" if row.subject and METRICS[row.metric].is_per_fault else row.subject
             yield describe_measurement(row, check.find_bounds(row.minimum, row.maximum), subject)
@@ -115,8 +115,8 @@ def explain_unmeasured(check: Check) -> str:
     return f"the run has no {METRICS[check.name].subject} to which it applies"
 
 
-def describe_measurement(row: Measurement, bounds: Bounds, subject: str = "") -> MeasuredValue:
-    return MeasuredValue(
+def describe_measurement(row: Measurement, bounds: Bounds, subject: str = "") -> DescribedMeasurement:
+    return DescribedMeasurement(
         subject=subject,
         value=describe_value(row),
         bounds=" and ".join(format_bounds(*bounds, row.unit)),
