@@ -11,12 +11,12 @@ WORKDIR /opt/brokerproof
 # Where the packages come from, as uv and pip name it. Docker passes proxies by itself.
 ARG PIP_INDEX_URL
 ARG UV_DEFAULT_INDEX
-COPY requirements.txt ./
+COPY deploy/production.txt ./
 # uv, in its locked version, installs the rest in a fraction of pip's time. Modules are compiled here, because nobody may
 # write them later, and every process would compile them again.
-RUN awk '/^[^ #]/ { wanted = /^uv==/ } wanted' requirements.txt > uv.txt \
+RUN awk '/^[^ #]/ { wanted = /^uv==/ } wanted' production.txt > uv.txt \
  && pip install --no-cache-dir --require-hashes --requirement uv.txt \
- && uv pip install --system --no-cache --compile-bytecode --require-hashes --requirement requirements.txt \
+ && uv pip install --system --no-cache --compile-bytecode --require-hashes --requirement production.txt \
  && rm uv.txt
 COPY pyproject.toml README.md ./
 COPY plugins plugins
@@ -26,11 +26,11 @@ COPY topologies topologies
 COPY expectations expectations
 COPY deploy/airflow deploy/airflow
 COPY deploy/spark deploy/spark
-COPY deploy/sbom.txt deploy/sbom.txt
+COPY deploy/supply_chain.txt deploy/supply_chain.txt
 RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable . \
  && python -m compileall -q plugins spark_jobs dags \
  && uv venv --quiet /tmp/sbom \
- && uv pip install --quiet --no-cache --python /tmp/sbom --require-hashes --requirement deploy/sbom.txt \
+ && uv pip install --quiet --no-cache --python /tmp/sbom --require-hashes --requirement deploy/supply_chain.txt \
  && /tmp/sbom/bin/cyclonedx-py environment "$(command -v python)" --output-file sbom.cdx.json \
  && rm -r /tmp/sbom \
  && mkdir -p airflow/logs var cache \

@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Named by what was installed, so that a second `make setup` finds it and does nothing.
 STAMP := $(VENV)/.installed-$(firstword $(shell cat requirements.txt pyproject.toml | cksum))
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet
 SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
@@ -36,11 +37,10 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m brokerproof.spark.class_data_dump
 	@rm -f $(VENV)/.installed-* && touch $@
 
-lock: setup ## resolve requirements.in into requirements.txt, and deploy/sbom.in into deploy/sbom.txt
-	for each in requirements deploy/sbom; do \
-	  $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    $$each.in --output-file $$each.txt || exit; \
-	done
+lock: setup ## resolve every .in file into its .txt: requirements, and in deploy/ what the image holds and what looks at it
+	$(COMPILE) requirements.in --output-file requirements.txt
+	$(COMPILE) deploy/production.in --constraints requirements.txt --output-file deploy/production.txt
+	$(COMPILE) deploy/supply_chain.in --output-file deploy/supply_chain.txt
 
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
