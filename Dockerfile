@@ -1,6 +1,8 @@
 # Brokerproof with Airflow and Spark, for docker-compose.yaml and for links between regions of containers.
 # `make image` builds it.
-FROM python:3.11-slim-bookworm
+# docker-compose.yaml has its full version, and `make image` passes it on.
+ARG PYTHON_IMAGE
+FROM ${PYTHON_IMAGE}
 
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends iproute2 procps \

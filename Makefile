@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image audit down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,12 +125,19 @@ docs: setup ## make the reference pages of docs/, the suites of expectations/ an
 figures: setup ## put what the last run of every scenario measured into docs/scenarios.md and docs/what-runs-showed.md
 	$(BIN)/python tools/page_figures.py
 
-compose-secrets: ## write the passwords and keys of docker-compose.yaml into .env, once
+compose-secrets: ## write the passwords and keys of docker-compose.yaml into secrets/, once
 	deploy/make_secrets.sh
 
 image: ## build the image of Brokerproof, which links between regions of containers run in
 	tag=$${BROKERPROOF_IMAGE:-$$(sed -n 's/^BROKERPROOF_IMAGE=//p' .env 2> /dev/null | tr -d "\"'")}; \
-	docker build --tag "$${tag:-brokerproof:latest}" $(BUILD_OPTIONS) .
+	base=$${PYTHON_IMAGE:-$$(sed -n 's/^  python: [$$]{PYTHON_IMAGE:-\(.*\)}$$/\1/p' docker-compose.yaml)}; \
+	docker build --tag "$${tag:-brokerproof:latest}" --build-arg "PYTHON_IMAGE=$$base" $(BUILD_OPTIONS) .
+
+audit: setup ## look up what the image holds in the databases of known weaknesses; for every night, not for CI
+	$(BIN)/uv venv --quiet --clear $(VENV)/audit
+	VIRTUAL_ENV=$(abspath $(VENV))/audit $(BIN)/uv pip sync --quiet --require-hashes deploy/supply_chain.txt
+	$(VENV)/audit/bin/pip-audit --requirement deploy/production.txt --require-hashes --disable-pip --strict \
+	  $$(awk -v today="$$(date +%F)" '!/^#/ && $$2 >= today { print "--ignore-vuln", $$1 }' deploy/audit_exceptions.txt)
 
 down: setup ## stop and heal everything that this machine still runs
 	$(BIN)/python -m brokerproof down

@@ -1,32 +1,65 @@
 #!/bin/sh
-# Writes a file with a new password for everything that asks for one, once: .env, or the one that is named.
+# Writes the passwords and keys of docker-compose.yaml into secrets/, one file each, and its other settings into .env.
+# A file that exists stays. Passwords that an older version wrote into .env move into secrets/.
+#   make_secrets.sh [DIRECTORY]     the directory of both, the project's by default
 set -eu
-file=${1:-$(dirname "$0")/../.env}
-if [ -e "$file" ]; then
-  echo "$file is there already and stays as it is; remove it, and the volumes with it, for new passwords"
-  exit 0
-fi
-socket=${DOCKER_SOCKET:-/var/run/docker.sock}
+umask 077
+directory=${1:-$(dirname "$0")/..}
+settings=$directory/.env
+secrets=$directory/secrets
+old='AIRFLOW_ADMIN_PASSWORD GRAFANA_ADMIN_PASSWORD POSTGRES_PASSWORD AIRFLOW_DB_PASSWORD HISTORY_DB_PASSWORD
+  AIRFLOW_FERNET_KEY AIRFLOW_SECRET_KEY AIRFLOW_JWT_SECRET BROKERPROOF_NOTIFY'
+
+# The value of a variable of .env, without quotes around it; empty if there is none.
+find_setting() {
+  [ ! -e "$settings" ] || sed -n "s/^$1=//p" "$settings" | tail -n 1 | sed "s/^'\(.*\)'\$/\1/; s/^\"\(.*\)\"\$/\1/"
+}
+make_password() { python3 -c 'import secrets; print(secrets.token_urlsafe(24))'; }
+make_fernet_key() { python3 -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'; }
+# The containers' users read the files, and the directory keeps out other users of this machine.
+write_secret() {
+  [ -e "$secrets/$1" ] || { printf '%s\n' "$2" > "$secrets/$1.new" && chmod 444 "$secrets/$1.new" && mv "$secrets/$1.new" "$secrets/$1"; }
+}
+# The old value, or a new password.
+choose() {
+  found=$(find_setting "$1")
+  [ -n "$found" ] && printf '%s' "$found" || make_password
+}
+
+socket=$(find_setting DOCKER_SOCKET)
+socket=${DOCKER_SOCKET:-${socket:-/var/run/docker.sock}}
 if [ ! -S "$socket" ]; then
   echo "no Docker engine listens at $socket; start it, or name its socket in DOCKER_SOCKET" >&2
   exit 1
 fi
-random() { python3 -c 'import secrets; print(secrets.token_urlsafe(24))'; }
-fernet() { python3 -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'; }
-umask 077
-cat > "$file.new" <<EOF
-# Passwords and keys of docker-compose.yaml, made by \`make compose-secrets\`. The user of Airflow and Grafana is admin.
-AIRFLOW_ADMIN_PASSWORD=$(random)
-GRAFANA_ADMIN_PASSWORD=$(random)
-POSTGRES_PASSWORD=$(random)
-AIRFLOW_DB_PASSWORD=$(random)
-HISTORY_DB_PASSWORD=$(random)
-AIRFLOW_FERNET_KEY=$(fernet)
-AIRFLOW_SECRET_KEY=$(random)
-AIRFLOW_JWT_SECRET=$(random)
+mkdir -p "$secrets"
+chmod 700 "$secrets"
+write_secret postgres_password "$(choose POSTGRES_PASSWORD)"
+write_secret airflow_database_url "postgresql+psycopg://airflow:$(choose AIRFLOW_DB_PASSWORD)@postgres/airflow"
+write_secret airflow_admin_password "$(choose AIRFLOW_ADMIN_PASSWORD)"
+fernet=$(find_setting AIRFLOW_FERNET_KEY)
+write_secret airflow_fernet_key "${fernet:-$(make_fernet_key)}"
+write_secret airflow_secret_key "$(choose AIRFLOW_SECRET_KEY)"
+write_secret airflow_jwt_secret "$(choose AIRFLOW_JWT_SECRET)"
+write_secret history_database_url "postgresql+psycopg://history:$(choose HISTORY_DB_PASSWORD)@postgres/history"
+write_secret grafana_admin_password "$(choose GRAFANA_ADMIN_PASSWORD)"
+write_secret spark_secret "$(make_password)"
+# The rules of notifications, which may hold passwords.
+write_secret notify "$(find_setting BROKERPROOF_NOTIFY)"
+
+if [ ! -e "$settings" ]; then
+  cat > "$settings.new" <<EOF
+# Settings of docker-compose.yaml, made by \`make compose-secrets\`. Passwords and keys are in secrets/.
 DOCKER_SOCKET=$socket
 # Tells this installation's runs from those of others on the same engine.
 BROKERPROOF_INSTALLATION=$(python3 -c 'import secrets; print(secrets.token_hex(4))')
 EOF
-mv "$file.new" "$file"
-echo "wrote $file; AIRFLOW_ADMIN_PASSWORD and GRAFANA_ADMIN_PASSWORD in it let you in as admin"
+  mv "$settings.new" "$settings"
+else
+  # shellcheck disable=SC2086
+  pattern=$(printf '|%s' $old)
+  grep -Ev "^(${pattern#|})=" "$settings" > "$settings.new" || true
+  mv "$settings.new" "$settings"
+fi
+echo "$secrets holds the passwords; the user of Airflow and of Grafana is admin, and the files are
+airflow_admin_password and grafana_admin_password"

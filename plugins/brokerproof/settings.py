@@ -35,6 +35,8 @@ def _setting(default_in_words: str, description: str, **options: Any) -> Any:
 # For each setting that lists directories, the shipped directory below `home`.
 _SHIPPED = {"scenarios": "dags/scenarios", "topologies": "topologies", "expectations": "expectations"}
 _DAYS = (5, "days", "write a whole number from 1 on, like `30`, or leave it unset to keep everything")
+# The settings that may hold a password. The variable NAME_FILE names a file with the value of NAME.
+_SECRETS = ("database_url", "notify", "spark_secret")
 # The settings that are whole numbers from 1 on, each with (most digits, unit, remedy).
 _COUNTS = {
     "max_clusters": (6, "clusters", "write a whole number from 1 on, like `2`"),
@@ -145,6 +147,14 @@ class Settings(BaseModel):
         repr=False,
     )
 
+    # Not in `repr`, because it is a password.
+    spark_secret: str | None = _setting(
+        "a new one for each local job",
+        "the secret that Spark's master, workers and drivers share; a process without it is refused",
+        default=None,
+        repr=False,
+    )
+
     @field_validator("home", "var", "cache", "leases")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
@@ -217,6 +227,7 @@ class Settings(BaseModel):
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
         values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
+        values |= {f"{name}_file": None for name in _SECRETS}
         return {variable(name): "" if value is None else str(value) for name, value in values.items()}
 
     def python_path(self, given: str | None) -> str:
@@ -284,13 +295,31 @@ def variable(field: str) -> str:
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     """Return the settings from the environment. An empty variable counts as not set.
 
-    Raises InputError, which names the variable, if a value cannot be used.
+    Raises InputError, which names the variable, if a value or a file of a secret cannot be used.
     """
     given = os.environ if environment is None else environment
+    values = {name: value for name in Settings.model_fields if (value := given.get(variable(name)))}
+    for name in _SECRETS:
+        if (file := given.get(f"{variable(name)}_FILE")) and (value := _read_secret(name, Path(file), values)):
+            values[name] = value
     try:
-        return Settings(**{name: value for name in Settings.model_fields if (value := given.get(variable(name)))})
+        return Settings(**values)
     except ValidationError as error:
         raise _unusable(error) from None
+
+
+def _read_secret(name: str, file: Path, values: Mapping[str, str]) -> str:
+    """Return the content of a secret's file without white space at its ends."""
+    field = f"{variable(name)}_FILE"
+    if name in values:
+        raise InputError(f"{variable(name)} is set too", field=field, remedy="set only one of the two")
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise InputError(
+            f"`{file}` cannot be read: {reason}", field=field, remedy="name a file that this user may read"
+        ) from None
 
 
 def systems_from_environment() -> Mapping[str, str]:

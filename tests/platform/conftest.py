@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +73,8 @@ def find_compose() -> Sequence[str]:
     return (program,)
 
 
-def read_secrets(file: Path) -> dict[str, str]:
-    """What is in the file that `make compose-secrets` writes."""
+def read_settings(file: Path) -> dict[str, str]:
+    """What is in the file `.env` that `make compose-secrets` writes."""
     lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
     return dict(line.split("=", 1) for line in lines)
 
@@ -101,12 +100,13 @@ def platform(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     find_compose()
     make_stand_ins(client)
     make_own_image(engine)
-    file = tmp_path_factory.mktemp("secrets") / "env"
+    directory = tmp_path_factory.mktemp("installation")
     environment = {**os.environ, "DOCKER_HOST": engine, "DOCKER_SOCKET": engine.removeprefix("unix://")}
-    subprocess.run([PROJECT / "deploy" / "make_secrets.sh", file], env=environment, check=True)
-    secrets = read_secrets(file)
+    subprocess.run([PROJECT / "deploy" / "make_secrets.sh", directory], env=environment, check=True)
+    environment |= {**read_settings(directory / ".env"), "BROKERPROOF_SECRETS": str(directory / "secrets")}
+    secrets = {file.name: file.read_text().strip() for file in (directory / "secrets").iterdir()}
     ports = {f"{name}_PORT": find_free_port() for name in ("AIRFLOW", "PROMETHEUS", "GRAFANA")}
-    up = Platform(client, f"brokerproof-{uuid.uuid4().hex[:8]}", {**environment, **secrets, **ports}, secrets)
+    up = Platform(client, f"brokerproof-{environment['BROKERPROOF_INSTALLATION']}", {**environment, **ports}, secrets)
     try:
         done = up.compose("up", "--detach")
         assert done.returncode == 0, done.stderr[-3000:]

@@ -36,8 +36,10 @@ _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 def make_stand_ins(client: docker.APIClient) -> None:
     """Make every image that is not there yet. Raises subprocess.CalledProcessError where a command fails."""
     compose = yaml.safe_load((PROJECT / "docker-compose.yaml").read_text())
-    tags = {name: compose["services"][name]["image"] for name in ("postgres", "prometheus", "grafana")}
-    tags |= {"haproxy": compose["services"]["engine"]["image"], "python": _read_base()}
+    # Written as ${NAME:-image:tag}.
+    tags = {
+        name: image.split(":-")[1].rstrip("}") for name, image in compose["x-images"].items() if name != "brokerproof"
+    }
     _make_base(client)
     for name, tag in tags.items():
         _build(client, tag, HERE / name, {"ca-certificates.crt": _CERTIFICATES})
@@ -50,12 +52,6 @@ def make_own_image(host: str) -> None:
     """Brokerproof's image by its Dockerfile, as `make image` does. The build shares this machine's way out."""
     command = ["make", "--silent", "image", "BUILD_OPTIONS=--network host --quiet"]
     subprocess.run(command, cwd=PROJECT, env={**os.environ, "DOCKER_HOST": host}, check=True)
-
-
-def _read_base() -> str:
-    """The base image of the Dockerfile."""
-    lines = (PROJECT / "Dockerfile").read_text().splitlines()
-    return next(line.split()[1] for line in lines if line.startswith("FROM "))
 
 
 def _make_base(client: docker.APIClient) -> None:

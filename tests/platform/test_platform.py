@@ -26,7 +26,7 @@ RUN_LABEL = "org.brokerproof.run"
 
 
 def connect(platform: Platform) -> AirflowClient:
-    return AirflowClient(lambda: platform.url("airflow"), "admin", platform.secrets["AIRFLOW_ADMIN_PASSWORD"])
+    return AirflowClient(lambda: platform.url("airflow"), "admin", platform.secrets["airflow_admin_password"])
 
 
 def ask_prometheus(platform: Platform, path: str, **parameters: str) -> Any:
@@ -74,6 +74,116 @@ def test_every_service_is_healthy(platform: Platform) -> None:
     wait_until(lambda: not list_unwell(), timeout_s=240, what="every service to be healthy", every_s=1)
 
 
+def list_services(platform: Platform) -> dict[str, dict[str, Any]]:
+    """How the engine describes the container of each service."""
+    label = f"com.docker.compose.project={platform.project}"
+    containers = platform.client.containers(all=True, filters={"label": label})
+    inspected = [platform.client.inspect_container(each["Id"]) for each in containers]
+    return {each["Config"]["Labels"]["com.docker.compose.service"]: each for each in inspected}
+
+
+def test_every_container_is_confined(platform: Platform) -> None:
+    services = list_services(platform)
+    assert len(services) == 12
+    for name, container in services.items():
+        host = container["HostConfig"]
+        assert (host["CapDrop"], host["CapAdd"] or [], host["Privileged"]) == (["ALL"], [], False), name
+        assert host["SecurityOpt"] == ["no-new-privileges:true"], name
+        assert host["ReadonlyRootfs"], name
+        assert min(host["Memory"], host["NanoCpus"], host["PidsLimit"]) > 0, name
+        assert host["LogConfig"] == {"Type": "json-file", "Config": {"max-file": "3", "max-size": "10m"}}, name
+        assert "Healthcheck" in container["Config"] or name == "initialize", name
+
+
+def test_no_secret_is_in_an_environment_or_a_command(platform: Platform) -> None:
+    """Who may inspect containers reads both."""
+    values = {value for value in platform.secrets.values() if value}
+    passwords = values | {url.split(":")[2].split("@")[0] for url in values if "://" in url}
+    assert len(passwords) > 10
+    for name, container in list_services(platform).items():
+        shown = json.dumps(container)
+        assert [one for one in passwords if one in shown] == [], name
+
+
+SECRETS = {
+    "postgres": {"postgres_password", "airflow_database_url", "history_database_url"},
+    "results": {"history_database_url"},
+    "spark-master": {"spark_secret"},
+    "spark-worker-1": {"spark_secret"},
+    "spark-worker-2": {"spark_secret"},
+    "engine": set(),
+    "prometheus": set(),
+    "grafana": {"grafana_admin_password"},
+}
+
+
+@pytest.mark.parametrize("service", SECRETS)
+def test_a_service_has_no_other_secret_than_its_own(platform: Platform, service: str) -> None:
+    mounts = {mount["Destination"] for mount in list_services(platform)[service]["Mounts"]}
+    assert {path.removeprefix("/run/secrets/") for path in mounts if "/secrets/" in path} == SECRETS[service]
+
+
+def test_only_the_scheduler_has_the_socket_with_which_nodes_are_made(platform: Platform) -> None:
+    services = list_services(platform).items()
+    having = {name for name, one in services for mount in one["Mounts"] if mount["Destination"] == "/run/engine"}
+    assert having == {"engine", "scheduler", "prometheus"}
+
+
+def can_connect(platform: Platform, service: str, host: str, port: int) -> bool:
+    code = f"import socket; socket.create_connection(({host!r}, {port}), timeout=5)"
+    return platform.execute(service, "python", "-c", code).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("service", "host", "port"),
+    [
+        ("spark-worker-1", "postgres", 5432),
+        ("spark-worker-1", "api-server", 8080),
+        ("spark-worker-1", "prometheus", 9090),
+        ("spark-worker-1", "results", 9101),
+        ("spark-worker-1", "grafana", 3000),
+        ("results", "spark-master", 7077),
+        ("results", "api-server", 8080),
+        ("api-server", "spark-master", 7077),
+        ("api-server", "results", 9101),
+    ],
+)
+def test_a_service_does_not_reach_what_it_does_not_need(platform: Platform, service: str, host: str, port: int) -> None:
+    assert not can_connect(platform, service, host, port)
+
+
+def test_services_reach_what_they_need(platform: Platform) -> None:
+    for service, host, port in [
+        ("scheduler", "spark-master", 7077),
+        ("scheduler", "postgres", 5432),
+        ("results", "postgres", 5432),
+        ("api-server", "postgres", 5432),
+        ("spark-worker-1", "spark-master", 7077),
+    ]:
+        assert can_connect(platform, service, host, port), (service, host, port)
+
+
+@pytest.mark.parametrize("secret", ["", "another secret"])
+def test_sparks_master_refuses_a_job_without_the_secret(platform: Platform, secret: str) -> None:
+    """Whoever reaches the master could run code on workers that hold the runs."""
+    conf = f"--conf spark.authenticate=true --conf spark.authenticate.secret='{secret}'" if secret else ""
+    submit = (
+        "export JAVA_HOME=$(python -c 'from brokerproof.machine.java import find_spark_java_home as f; print(f())'); "
+        "echo 'from pyspark.sql import SparkSession; print(SparkSession.builder.getOrCreate().range(7).count())' "
+        "> /tmp/job.py; "
+        f"timeout 60 spark-submit --master spark://spark-master:7077 --name intruder {conf} /tmp/job.py"
+    )
+    done = platform.execute("scheduler", "sh", "-c", submit)
+    assert done.returncode != 0
+    answer = platform.execute(
+        "spark-master",
+        "python",
+        "-c",
+        "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8080/json/').read())",
+    )
+    assert "intruder" not in answer.stdout
+
+
 def test_no_service_of_ours_is_root(platform: Platform) -> None:
     for service in ("api-server", "scheduler", "spark-master", "spark-worker-1", "results"):
         assert platform.execute(service, "id", "-u").stdout.strip() == "10001", service
@@ -101,7 +211,7 @@ def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform:
     client.wait_for_dag(SCENARIO)
     with open_browser() as browser, open_page(browser, platform.url("airflow")) as page:
         page.goto("/")
-        log_in(page, platform.secrets["AIRFLOW_ADMIN_PASSWORD"])
+        log_in(page, platform.secrets["airflow_admin_password"])
         page.get_by_text("Stats").first.wait_for()
         page.goto(f"/dags/{SCENARIO}")
         page.get_by_role("button", name="Trigger").first.click()

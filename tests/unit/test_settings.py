@@ -134,6 +134,31 @@ def test_a_password_of_the_database_is_not_shown() -> None:
     assert "secret" not in repr(settings)
 
 
+@pytest.mark.parametrize("name", ["DATABASE_URL", "NOTIFY", "SPARK_SECRET"])
+def test_a_secret_can_come_from_a_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("sqlite:///a.db\n")
+    settings = from_environment({f"BROKERPROOF_{name}_FILE": str(tmp_path / "secret")})
+    assert getattr(settings, name.lower()) == "sqlite:///a.db"
+    (tmp_path / "secret").write_text("\n")
+    assert getattr(from_environment({f"BROKERPROOF_{name}_FILE": str(tmp_path / "secret")}), name.lower()) is None
+
+
+def test_a_secret_that_is_set_twice_or_whose_file_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    with pytest.raises(InputError) as missing:
+        from_environment({"BROKERPROOF_SPARK_SECRET_FILE": str(file)})
+    assert str(missing.value) == (
+        f"BROKERPROOF_SPARK_SECRET_FILE: `{file}` cannot be read: No such file or directory "
+        "(name a file that this user may read)"
+    )
+    file.write_bytes(b"\xff")
+    with pytest.raises(InputError, match="it is not text in UTF-8"):
+        from_environment({"BROKERPROOF_SPARK_SECRET_FILE": str(file)})
+    file.write_text("one")
+    with pytest.raises(InputError, match="BROKERPROOF_SPARK_SECRET is set too"):
+        from_environment({"BROKERPROOF_SPARK_SECRET_FILE": str(file), "BROKERPROOF_SPARK_SECRET": "two"})
+
+
 def test_another_process_has_the_same_settings_wherever_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +203,7 @@ def test_another_process_inherits_no_value_of_a_setting_that_is_not_set() -> Non
         "keep_runs_days": "90",
         "keep_failed_days": "365",
         "systems": "log=logserver.system:LOG",
+        "spark_secret": "known",
         "notify": "[]",
     }
     assert {name for name, value in settings if value is None or value == {}} == inherited.keys()

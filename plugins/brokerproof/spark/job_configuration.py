@@ -8,11 +8,13 @@ only the jars and the Java of this environment.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 from brokerproof.directories import Directories
 from brokerproof.experiment.guarantees import Suite
+from brokerproof.machine.files import PRIVATE, write_whole
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
 
@@ -38,6 +40,10 @@ _FEW_MESSAGES = 3_000_000
 _FEW_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:ReservedCodeCacheSize=240m")
 
 
+# A process that does not know the secret is refused, and what two processes send each other is encrypted.
+_AUTHENTICATION = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
+
 def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
     """Return Spark's configuration for a job, as {key: value}.
 
@@ -58,7 +64,9 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
         "spark.sql.warehouse.dir": str(settings.var / "spark-warehouse"),
     }
     if local:
-        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Without authentication, each user of this machine could send commands to the driver's ports. For a local
+        # master, Spark makes a secret of its own.
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_AUTHENTICATION}
         # The parallel collector takes a tenth less CPU than the default one, measured on two cores. Without the second
         # option, Java does not compile the methods of more than 8,000 bytes that Spark generates.
         options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods"]
@@ -92,7 +100,29 @@ def build_spark_environment(settings: Settings, temporary: Path, *, local: bool)
         # Great Expectations reports its use to its makers unless this is off.
         "GX_ANALYTICS_ENABLED": "false",
     }
-    return environment | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})
+    if local:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    elif settings.spark_secret:
+        environment["SPARK_CONF_DIR"] = str(_write_spark_configuration(settings.spark_secret, temporary))
+    return environment
+
+
+def _write_spark_configuration(secret: str, temporary: Path) -> Path:
+    """Write a directory of Spark's configuration with the secret into `temporary`, and return its path.
+
+    The directory has the files of the environment's SPARK_CONF_DIR too. Spark reads the secret of a standalone cluster
+    only from its configuration, and as an option the secret would be visible to each user who lists processes.
+    """
+    directory = temporary / "configuration"
+    if given := os.environ.get("SPARK_CONF_DIR"):
+        shutil.copytree(given, directory, dirs_exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "spark-defaults.conf"
+    defaults = file.read_text(encoding="utf-8") if file.exists() else ""
+    values = _AUTHENTICATION | {"spark.authenticate.secret": secret}
+    lines = [defaults, *(f"{key} {value}" for key, value in values.items()), ""]
+    write_whole(file, "\n".join(lines), permissions=PRIVATE)
+    return directory
 
 
 def list_verify_options(expectations: Directories) -> list[str]:

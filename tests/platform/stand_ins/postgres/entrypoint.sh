@@ -1,20 +1,13 @@
-# What the official image's entry point does with what docker-compose.yaml gives it: a server with the password of
-# POSTGRES_PASSWORD, and, the first time, what lies in /docker-entrypoint-initdb.d, while nobody else can connect.
+# What the official image's entry point does with what docker-compose.yaml gives it: a server with the password of the
+# file POSTGRES_PASSWORD_FILE, and, the first time, what lies in /docker-entrypoint-initdb.d, while nobody else can connect.
 set -eu
 data=/var/lib/postgresql/data
-as_postgres() { setpriv --reuid postgres --regid postgres --init-groups "$@"; }
-mkdir --parents /run/postgresql
-chown postgres: "$data" /run/postgresql
-chmod 700 "$data"
 if [ ! -e "$data/PG_VERSION" ]; then
-  printf '%s' "$POSTGRES_PASSWORD" > /run/postgresql/password
-  chown postgres: /run/postgresql/password
-  as_postgres initdb --pgdata "$data" --username "$POSTGRES_USER" --pwfile /run/postgresql/password \
+  initdb --pgdata "$data" --username "$POSTGRES_USER" --pwfile "$POSTGRES_PASSWORD_FILE" \
     --auth-host scram-sha-256 --auth-local trust --encoding UTF8
-  rm /run/postgresql/password
   echo 'host all all all scram-sha-256' >> "$data/pg_hba.conf"
-  as_postgres pg_ctl --pgdata "$data" --wait --options "-c listen_addresses=''" start
-  for script in /docker-entrypoint-initdb.d/*.sh; do as_postgres sh "$script"; done
-  as_postgres pg_ctl --pgdata "$data" --wait stop
+  pg_ctl --pgdata "$data" --wait --options "-c listen_addresses=''" start
+  for script in /docker-entrypoint-initdb.d/*.sh; do sh "$script"; done
+  pg_ctl --pgdata "$data" --wait stop
 fi
-exec setpriv --reuid postgres --regid postgres --init-groups postgres -D "$data" -c 'listen_addresses=*'
+exec postgres -D "$data" -c 'listen_addresses=*'
