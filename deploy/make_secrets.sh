@@ -14,8 +14,8 @@ old='AIRFLOW_ADMIN_PASSWORD GRAFANA_ADMIN_PASSWORD POSTGRES_PASSWORD AIRFLOW_DB_
 find_setting() {
   [ ! -e "$settings" ] || sed -n "s/^$1=//p" "$settings" | tail -n 1 | sed "s/^'\(.*\)'\$/\1/; s/^\"\(.*\)\"\$/\1/"
 }
-make_password() { python3 -c 'import secrets; print(secrets.token_urlsafe(24))'; }
-make_fernet_key() { python3 -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'; }
+# So many random bytes, in letters that a URL may have.
+make_password() { head -c "${1:-24}" /dev/urandom | base64 | tr '+/' '-_'; }
 # The containers' users read the files, and the directory keeps out other users of this machine.
 write_secret() {
   [ -e "$secrets/$1" ] || { printf '%s\n' "$2" > "$secrets/$1.new" && chmod 444 "$secrets/$1.new" && mv "$secrets/$1.new" "$secrets/$1"; }
@@ -38,7 +38,7 @@ write_secret postgres_password "$(choose POSTGRES_PASSWORD)"
 write_secret airflow_database_url "postgresql+psycopg://airflow:$(choose AIRFLOW_DB_PASSWORD)@postgres/airflow"
 write_secret airflow_admin_password "$(choose AIRFLOW_ADMIN_PASSWORD)"
 fernet=$(find_setting AIRFLOW_FERNET_KEY)
-write_secret airflow_fernet_key "${fernet:-$(make_fernet_key)}"
+write_secret airflow_fernet_key "${fernet:-$(make_password 32)}"
 write_secret airflow_secret_key "$(choose AIRFLOW_SECRET_KEY)"
 write_secret airflow_jwt_secret "$(choose AIRFLOW_JWT_SECRET)"
 write_secret history_database_url "postgresql+psycopg://history:$(choose HISTORY_DB_PASSWORD)@postgres/history"
@@ -52,7 +52,7 @@ if [ ! -e "$settings" ]; then
 # Settings of docker-compose.yaml, made by \`make compose-secrets\`. Passwords and keys are in secrets/.
 DOCKER_SOCKET=$socket
 # Tells this installation's runs from those of others on the same engine.
-BROKERPROOF_INSTALLATION=$(python3 -c 'import secrets; print(secrets.token_hex(4))')
+BROKERPROOF_INSTALLATION=$(od -An -tx1 -N4 /dev/urandom | tr -d ' \n')
 EOF
   mv "$settings.new" "$settings"
 else
