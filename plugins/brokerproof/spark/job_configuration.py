@@ -41,7 +41,11 @@ _FEW_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:Reserve
 
 
 # A process that does not know the secret is refused, and what two processes send each other is encrypted.
-_AUTHENTICATION = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+_AUTHENTICATION = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+}
 
 
 def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
