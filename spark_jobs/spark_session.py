@@ -81,6 +81,7 @@ def open_job_run(arguments: Sequence[str] | None = None) -> Run:
         raise SystemExit(f"usage: {sys.argv[0]} RUN_DIR")
     try:
         run = Run(directories[0])
+        run.refuse_links()
         follow_time_axis(run)
     except BrokerproofError as error:
         raise SystemExit(str(error)) from None

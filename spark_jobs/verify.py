@@ -1,8 +1,8 @@
 """Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]… [--suite NAME]…`.
 
 The job needs only the run's directory, and no cluster. It writes state/judgement.json, or state/judging_failure.json
-with the reason if judging failed. If the directory is no run or its tables were deleted, it writes neither. The exit
-status is 0 if the run was judged, with any verdict, and 1 otherwise.
+with the reason if judging failed. If the directory is no run, has a link inside or its tables were deleted, it writes
+neither. The exit status is 0 if the run was judged, with any verdict, and 1 otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
+from brokerproof.errors import InputError
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure, write_judgement
 from brokerproof.run.records import TablesDeletion, read_record, write_record
@@ -57,6 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not run.exists("run.json"):
         # No file is written: a mistyped path must not become a directory that looks like a run.
         print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
+        return 1
+    try:
+        run.refuse_links()
+    except InputError as error:
+        print(f"{run.directory} cannot be judged: {error}", file=sys.stderr)
         return 1
     if (deletion := read_record(run, TablesDeletion)) is not None:
         # An earlier judgement is kept, because the run cannot be judged without its tables.

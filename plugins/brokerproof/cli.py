@@ -175,6 +175,11 @@ def build_parser() -> _Parser:
 
     verify = add_command("verify", "recorded_run", "judge a run's stored tables again")
     _add_run(verify)
+    verify.add_argument(
+        "--record",
+        action="store_true",
+        help="write the result into the history even if the directory is from elsewhere: it replaces a run with its id",
+    )
 
     explain = add_command(
         "explain",

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from brokerproof.commands.output import ExitStatus, deliver_text, print_json, print_warning
-from brokerproof.commands.run_argument import name_run, open_run
+from brokerproof.commands.run_argument import find_run, name_run, open_run
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.reports.badge import render_history_badge
@@ -83,11 +83,13 @@ def _print_groups(history: History, options: argparse.Namespace, settings: Setti
 
 def _find_recorded_run(history: History, text: str, settings: Settings) -> RecordedRun:
     recorded = history.find_run(name_run(text))
-    if recorded is not None:
+    if recorded is not None and ("/" not in text or find_run(text, settings) is None):
         return recorded
-    run_id = open_run(text, settings).run_id
-    recorded = history.find_run(run_id)
-    if recorded is None:
+    run = open_run(text, settings)
+    run_id, recorded = run.run_id, history.find_run(run.run_id)
+    if recorded is not None:
+        history.refuse_foreign(run, settings.runs)
+    else:
         remedy = f"`brokerproof verify {run_id}` judges and records it"
         raise InputError(f"the run `{run_id}` is not recorded", field="--compare", remedy=remedy)
     return recorded

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from rich.console import Console
 
 from brokerproof.checks import check_suites
-from brokerproof.commands.output import ExitStatus, derive_exit_status, print_error, print_json
+from brokerproof.commands.output import ExitStatus, derive_exit_status, print_error, print_json, print_warning
 from brokerproof.commands.run_argument import make_absolute, open_run
 from brokerproof.errors import InputError
 from brokerproof.reports.exports import write_exports, write_run_file
@@ -28,8 +29,9 @@ _LOG = "logs/verify-again.log"
 def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
     """Judge the stored tables of a run again with the Spark job `verify` on this machine, and print the outcome.
 
-    The outcome replaces the earlier one in the run's directory and in the history, and the report is written again. If
-    judging fails, a run that was judged before keeps its judgement and its outcome, and the exit status is UNKNOWN.
+    The outcome replaces the earlier one in the run's directory and in the history, and the report is written again. The
+    history stays as it is if the directory is from elsewhere, unless `--record` is given. If judging fails, a run that
+    was judged before keeps its judgement and its outcome, and the exit status is UNKNOWN.
     """
     run = open_run(options.run, settings)
     # This check comes first, because judging without tables would replace the run's judgement by `unknown`.
@@ -41,11 +43,18 @@ def execute_verify(options: argparse.Namespace, settings: Settings) -> int:
     log: list[str] = []
     arguments = [run.directory, *list_verify_options(settings.expectations)]
     with console.status("judging"):
-        outcome, failure = judge_again(run, lambda: submit_locally(settings, "verify", arguments, log=log.append))
+        outcome, failure, not_recorded = judge_again(
+            run,
+            lambda: submit_locally(settings, "verify", arguments, log=log.append),
+            runs=None if options.record else settings.runs,
+        )
     if failure is not None:
         run.write_text(_LOG, "\n".join(log))
         kept = ". The run keeps the verdict that it had" if find_judgement(run)[0] is not None else ""
         print_error(f"{failure}; its output is in {run.path(_LOG)}{kept}")
+    if not_recorded:
+        again = f"`brokerproof verify --record {shlex.quote(run.directory)}` records it all the same"
+        print_warning(f"the history stays as it is, because {not_recorded} ({again})")
     write_run_file(run)
     print_outcome(outcome, {}, console if options.json else Console())
     if options.json:

@@ -22,12 +22,13 @@ _NAMED_RUNS = 3
 def open_run(text: str, settings: Settings) -> Run:
     """Return the run that `text` names.
 
-    Raises InputError if there is none or its place cannot be read, and HistoryError if the run may be in a history that
-    cannot be read.
+    Raises InputError if there is none, if its place cannot be read, or if a link is inside of it. Raises HistoryError
+    if the run may be in a history that cannot be read.
     """
     run = find_run(text, settings)
     if run is None:
         raise refuse_run(text, settings)
+    run.refuse_links()
     return run
 
 

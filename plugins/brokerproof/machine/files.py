@@ -10,7 +10,7 @@ import re
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -78,6 +78,20 @@ def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
         if isinstance(error, OSError):
             raise _describe_failure(location, error) from error
         raise
+
+
+def find_link(directory: Path, *, shallow: Collection[str] = ()) -> Path | None:
+    """Return a symbolic link below a directory, or None. No link is followed, and `directory` itself may be one.
+
+    Of the directories that `shallow` names, only the direct entries are examined.
+    """
+    for folder, folders, files in os.walk(directory):
+        here = Path(folder)
+        if link := next((here / name for name in sorted((*folders, *files)) if (here / name).is_symlink()), None):
+            return link
+        if here != directory and str(here.relative_to(directory)) in shallow:
+            folders.clear()
+    return None
 
 
 def remove_abandoned_files(directory: Path) -> None:

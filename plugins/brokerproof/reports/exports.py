@@ -69,7 +69,7 @@ def make_run_document(run: Run) -> RunDocument:
 
     Raises RunError or InputError if its run.json cannot be used.
     """
-    recorded, comparison, not_compared = compare_recorded_run(run.run_id)
+    recorded, comparison, not_compared = compare_recorded_run(run)
     judgement, not_judged = find_judgement(run)
     return RunDocument(
         outcome=compose_outcome(run),

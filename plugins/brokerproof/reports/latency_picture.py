@@ -23,7 +23,10 @@ def draw_picture(latencies: LatenciesByTime, title: str) -> str:
 
     clusters = list(dict.fromkeys(cluster for by_cluster in latencies.values() for cluster in by_cluster))
     width = 0.8 / max(1, len(clusters))
-    with matplotlib.rc_context({"svg.hashsalt": "brokerproof", "svg.fonttype": "none", "font.size": 11}):
+    # A title or a name with `$` is text, not a formula.
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "brokerproof", "svg.fonttype": "none", "font.size": 11, "text.parse_math": False}
+    ):
         figure, axes = pyplot.subplots(figsize=(9, 4.5), layout="constrained")
         for number, cluster in enumerate(clusters):
             points = [

@@ -1,7 +1,8 @@
 """Draws the timeline of a run as one Plotly figure: a row for each series, and faults as bands over all rows.
 
-The figure is a dictionary in Plotly's JSON schema, which Plotly's script draws in the browser. The classes of the
-package plotly are not used, because with them a page takes 5 to 9 times the time to render.
+Plotly takes a text in a figure for HTML, so each text that a run recorded is escaped. The figure is a dictionary in
+Plotly's JSON schema, which Plotly's script draws in the browser. The classes of the package plotly are not used,
+because with them a page takes 5 to 9 times the time to render.
 """
 
 from __future__ import annotations
@@ -170,8 +171,9 @@ def _make_row(
     curve is filled; this is for counts.
     """
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(curves))]
+    curves = [(html.escape(name), values) for name, values in curves]
     names = [
-        f'  <span style="color:{colour}">●</span> {html.escape(name)}'
+        f'  <span style="color:{colour}">●</span> {name}'
         for colour, (name, _) in zip(colours, curves, strict=True)
         if 1 < len(curves) <= _MOST_NAMES
     ]
@@ -204,8 +206,8 @@ def _list_owner_rows(series: RunSeries) -> Iterator[ChartRow]:
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for change in series.owners:
-        owner = NO_ANSWER if change.owner is None else change.owner or NOBODY
-        by_topic.setdefault(change.topic, []).append((change.at, owner))
+        owner = NO_ANSWER if change.owner is None else html.escape(change.owner) or NOBODY
+        by_topic.setdefault(html.escape(change.topic), []).append((change.at, owner))
     if not by_topic:
         return
     # People look for the topics whose owner changed most often.
@@ -305,5 +307,5 @@ def _make_labels(
     for number, fault in enumerate(faults):
         at = fault.course.effective_at or fault.course.injected_at
         if at is not None:
-            text = fault.sentence + _describe_interruption(recovery.get(fault.course.fault, {}))
+            text = html.escape(fault.sentence) + _describe_interruption(recovery.get(fault.course.fault, {}))
             yield {"text": text, "x": at / 1000, "yshift": 34 + 12 * (number % 2), "font": {"size": 11}, "xref": "x"}

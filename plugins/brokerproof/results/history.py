@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from sqlalchemy import URL, Engine, delete, func, select, update
 from sqlalchemy.orm import Session, aliased, load_only, selectinload
 
-from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.errors import BrokerproofError, InputError, RunError
 from brokerproof.experiment.scenario import Phase
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.campaigns import Campaign, select_campaigns
@@ -83,10 +83,15 @@ def open_recorded_history() -> History | None:
     return open_history()
 
 
-def compare_recorded_run(run_id: str) -> tuple[RecordedRun | None, RunComparison | None, str]:
-    """Return a run, its comparison with earlier runs, and a text. The text says why the run or the comparison is None.
+class ForeignRunError(RunError):
+    """A directory is not the one of this machine's run with its id, so it is not recorded in the history."""
 
-    If neither is None, the text is empty. The run is read from the history that this machine's settings name.
+
+def compare_recorded_run(run: Run) -> tuple[RecordedRun | None, RunComparison | None, str]:
+    """Return the row of a run, its comparison with earlier runs, and a text that says why one of the two is None.
+
+    If neither is None, the text is empty. The row is read from the history that this machine's settings name. A row of
+    another directory with the same run id does not count.
     """
     recorded: RecordedRun | None = None
     try:
@@ -94,12 +99,27 @@ def compare_recorded_run(run_id: str) -> tuple[RecordedRun | None, RunComparison
         if history is None:
             return None, None, "this machine has no history yet"
         with history:
-            recorded = history.find_run(run_id)
-            if recorded is None:
-                return None, None, f"the history in {history.database} has no run {run_id}"
+            found = history.find_run(run.run_id)
+            if found is None:
+                return None, None, f"the history in {history.database} has no run {run.run_id}"
+            history.refuse_foreign(run, from_environment().runs)
+            recorded = found
             return recorded, history.compare(recorded), ""
     except BrokerproofError as error:
         return recorded, None, str(error)
+
+
+def _resolve(directory: str) -> str:
+    directory = directory.removeprefix("file://")
+    return directory if "://" in directory else str(Path(directory).resolve())
+
+
+def _holds_run(directory: str) -> bool:
+    """Whether a directory holds a run; also true if that cannot be found out."""
+    try:
+        return Run(directory).exists("run.json")
+    except (OSError, ValueError, ImportError):
+        return True
 
 
 def _find_database(url: str | None, path: Path | None) -> URL:
@@ -173,6 +193,23 @@ class History:
         if before is not None:
             self._mark_later_runs(row)
         return row
+
+    def refuse_foreign(self, run: Run, runs: Path) -> None:
+        """Raises ForeignRunError unless a run's directory is the recorded one, or has the run's id below `runs`.
+
+        If the recorded directory is another one that still holds a run, the place below `runs` does not help: the
+        directory is a copy. Symbolic links are resolved first.
+        """
+        place = self.find_run_place(run.run_id)
+        here = _resolve(run.directory)
+        if place is not None:
+            if here == _resolve(place.run_dir):
+                return
+            if _holds_run(place.run_dir):
+                raise ForeignRunError(f"the history has run {run.run_id} from {place.run_dir}, not from {here}")
+        # The id is not resolved: an id such as `../elsewhere` must not lead out of the directory.
+        if here != f"{_resolve(str(runs))}/{run.run_id}":
+            raise ForeignRunError(f"{here} is not below {runs} under its id, {run.run_id}")
 
     def _mark_later_runs(self, run: RecordedRun) -> None:
         """Find the regressions of later runs anew, because they were compared with earlier results of this run."""

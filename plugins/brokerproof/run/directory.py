@@ -10,7 +10,8 @@
     logs/                  logs of jobs and of the monitor
     report/                report.html, and Data Docs: the pages of Great Expectations
 
-The directory may be at any fsspec location; nodes always live on the local disk.
+The directory may be at any fsspec location; nodes always live on the local disk. It may be reached through a symbolic
+link, but a link inside of it is refused, because a run from elsewhere could lead a reader or a writer out of the run.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import Field
 
 from brokerproof import clock
-from brokerproof.errors import RunError
+from brokerproof.errors import InputError, MachineError, RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
-from brokerproof.machine.files import stage_object
+from brokerproof.machine.files import find_link, stage_object
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 from brokerproof.run.tables import SCHEMAS
 
@@ -47,7 +50,8 @@ class RunFacts(StrictModel):
     """The run's id, its scenario and topology, and its slot and addresses. `triggered_at` is in microseconds."""
 
     version: Literal[1] = 1
-    run_id: str
+    # The id is a directory's name, and a part of addresses, of other files' names and of headers.
+    run_id: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=500)
     created_at: datetime
     triggered_at: int | None = Field(None, description="when the run was requested; null if this is unknown")
     scenario: dict[str, Any] = Field(description="as it was in force, with every default")
@@ -166,8 +170,22 @@ class Run:
         except UnicodeDecodeError as error:
             raise RunError(f"{self.path(*parts)} is damaged: {error}") from None
 
+    def refuse_links(self) -> None:
+        """Raises InputError if a symbolic link is inside the run's directory.
+
+        Call this before a directory that may be from elsewhere is read or written. What nodes wrote below their own
+        directories is not examined, because no step after them uses it.
+        """
+        filesystem, root = fsspec.url_to_fs(self.directory)
+        if isinstance(filesystem, LocalFileSystem) and (link := find_link(Path(root), shallow=("nodes",))):
+            raise _refuse_link(link)
+
     def write_text(self, name: str, content: str) -> None:
-        """Write a file so that no reader sees half of it. Raises MachineError if it cannot be written."""
+        """Write a file so that no reader sees half of it.
+
+        Raises MachineError if it cannot be written, or if its path goes through a symbolic link inside the run.
+        """
+        self._refuse_links_to(name)
         with stage_object(self.path(name), "w") as file:
             file.write(content)
 
@@ -179,6 +197,23 @@ class Run:
         if not rows:
             return
         schema = SCHEMAS[table]
+        self._refuse_links_to(f"tables/{table}")
         columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
         with stage_object(self.path("tables", table, f"part-{clock.now_us()}.parquet"), "wb") as file:
             pq.write_table(pa.Table.from_arrays(columns, schema=schema), file)
+
+    def _refuse_links_to(self, name: str) -> None:
+        filesystem, root = fsspec.url_to_fs(self.directory)
+        if isinstance(filesystem, LocalFileSystem):
+            file = Path(root, name)
+            for place in (file, *file.parents[: name.count("/")]):
+                if place.is_symlink():
+                    raise MachineError(str(_refuse_link(place)))
+
+
+def _refuse_link(link: Path) -> InputError:
+    return InputError(
+        "is a symbolic link inside a run, and may lead to files that are not the run's",
+        file=str(link),
+        remedy="delete it, or put in its place what it leads to",
+    )

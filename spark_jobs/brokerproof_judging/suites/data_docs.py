@@ -2,6 +2,7 @@
 
 The pages load scripts and styles from nine hosts, and the index is blank without these. So all scripts, and all
 references that load from other hosts, are removed. A small style sheet is added, and the index becomes plain links.
+Each page has a content security policy that allows no script and nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -22,11 +23,19 @@ _STYLE = (Path(__file__).parent / "data_docs.css").read_text(encoding="utf-8")
 _ELSEWHERE = r"(?:https?:)?//"
 # Every script is removed, because the scripts on a page need those of other hosts.
 _SCRIPTS = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
-_LINKS = re.compile(rf"<link\b[^>]*\bhref=\"{_ELSEWHERE}[^>]*>", re.IGNORECASE)
+_LINKS = re.compile(r"<link\b[^>]*>", re.IGNORECASE)
 _IMAGES = re.compile(rf"<img\b[^>]*\bsrc=\"{_ELSEWHERE}[^>]*>", re.IGNORECASE | re.DOTALL)
 _FRAMES = re.compile(r"<iframe\b.*?</iframe>", re.DOTALL | re.IGNORECASE)
 _CSS_ADDRESSES = re.compile(rf"url\(\s*['\"]?{_ELSEWHERE}[^)]*\)", re.IGNORECASE)
+# An element's start with an attribute that is a script. In text, `<` is escaped.
+_HANDLERS = re.compile(r"(<[a-z][^<>]*?)\son[a-z]+\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)", re.IGNORECASE)
 _IMPORTS = re.compile(rf"@import\s+(?:url\()?['\"]?{_ELSEWHERE}[^;]*;", re.IGNORECASE)
+
+
+_POLICY = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+    "img-src data:; object-src 'none'; base-uri 'none'; form-action 'none'\">"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +58,11 @@ def rewrite_page(html: str, title: str) -> str:
     """Return a page that loads nothing from other hosts. Links that a reader may click stay."""
     for pattern in (_SCRIPTS, _FRAMES, _LINKS, _IMAGES, _IMPORTS):
         html = pattern.sub("", html)
+    while (without := _HANDLERS.sub(r"\1", html)) != html:
+        html = without
     html = _CSS_ADDRESSES.sub("none", html)
+    # Policies apply to what follows them.
+    html = html.replace("<head>", f"<head>{_POLICY}", 1)
     html = re.sub(r"<title>.*?</title>", f"<title>{escape(title)}</title>", html, count=1, flags=re.DOTALL)
     return html.replace("</head>", f"<style>\n{_STYLE}</style>\n</head>", 1)
 
@@ -63,7 +76,7 @@ def _write_index(title: str, pages: Sequence[ValidationPage]) -> str:
     )
     return f"""<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<head>{_POLICY}<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>
 {_STYLE}</style></head>
 <body><main class="container-fluid"><h1>{escape(title)}</h1>

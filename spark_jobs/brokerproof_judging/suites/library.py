@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame
 from brokerproof_judging.suites.tally import MOST_SAMPLES
 
 _SITE = "brokerproof"
+# The class that renders each page of Data Docs.
+_VIEW = {"module_name": "brokerproof_judging.suites.data_docs_view", "class_name": "EscapingPageView"}
 
 # The library shows some of the rows that a standard expectation counts. It takes at most 200 of them from Spark.
 _RESULT_FORMAT = {
@@ -77,6 +79,7 @@ class GreatExpectations:
             "class_name": "SiteBuilder",
             "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": site},
             "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+            "site_section_builders": {section: {"view": _VIEW} for section in ("expectations", "validations")},
         }
         # All settings are made at once, because the context writes its whole configuration again for each later change.
         configuration = DataContextConfig(

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 import verify
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.reports.outcome_view import print_outcome
@@ -44,6 +45,23 @@ def test_a_damaged_segment_of_a_client_makes_the_verdict_unknown_and_is_named(tm
     failure = read_record(run, JudgingFailure)
     assert failure.verdict == "unknown"
     assert failure.why.startswith(f"The run could not be judged: {segment} is damaged: ")
+
+
+@pytest.mark.parametrize("link", ["state", "tables", "report", "tables/messages", "report/data_docs", "clients"])
+def test_the_job_writes_nothing_if_a_link_is_inside_the_run(tmp_path, capsys, link):
+    run = History().clean().write(tmp_path / "run")
+    place, elsewhere = Path(run.directory, link), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if place.exists():
+        shutil.move(place, elsewhere)
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(elsewhere)
+    files = sorted(tmp_path.rglob("*"))
+
+    assert verify.main([run.directory]) == 1
+
+    assert sorted(tmp_path.rglob("*")) == files
+    assert f"cannot be judged: {place}: is a symbolic link inside a run" in capsys.readouterr().err
 
 
 def test_a_suite_comes_from_the_first_directory_that_has_it(spark, tmp_path):

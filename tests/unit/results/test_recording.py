@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from brokerproof import lifecycle
+from brokerproof.cli import main
 from brokerproof.commands import machine_commands, recorded_run_commands
 from brokerproof.errors import RunError
 from brokerproof.reports.last_run_metrics import render_metrics
@@ -26,6 +29,7 @@ from builders import leave_judgement
 @pytest.fixture(autouse=True)
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERPROOF_DATABASE_URL", f"sqlite:///{tmp_path}/history.db")
+    monkeypatch.setenv("BROKERPROOF_VAR", str(tmp_path))
 
 
 def read_verdicts() -> dict[str, str]:
@@ -62,7 +66,7 @@ def test_the_outcome_is_beside_the_evidence_also_without_a_history(plant, judgem
 FAILURE = JudgingFailure(why="The run could not be judged: no memory", error="MemoryError()")
 
 
-def verify(run: Run, monkeypatch: pytest.MonkeyPatch, judged: dict[str, Any] | None) -> int:
+def verify(run: Run, monkeypatch: pytest.MonkeyPatch, judged: dict[str, Any] | None, *, record: bool = False) -> int:
     """Call `verify` for a run, with a Spark job that comes to the given judgement, or that fails."""
 
     def submit(_settings, _job, arguments, **_options):
@@ -73,7 +77,7 @@ def verify(run: Run, monkeypatch: pytest.MonkeyPatch, judged: dict[str, Any] | N
         remove_record(Run(arguments[0]), JudgingFailure)
 
     monkeypatch.setattr(recorded_run_commands, "submit_locally", submit)
-    options = argparse.Namespace(run=run.directory, json=False)
+    options = argparse.Namespace(run=run.directory, json=False, record=record)
     return recorded_run_commands.execute_verify(options, from_environment())
 
 
@@ -148,3 +152,138 @@ def test_down_here_ends_and_records_only_what_is_below_its_own_directory(plant, 
         assert machine_commands.execute_down(argparse.Namespace(here=here, json=True), from_environment()) == 0
     assert below == [tmp_path / "runs", None]
     assert read_verdicts() == {"cut-off": "unknown"}
+
+
+# A directory from elsewhere
+
+
+def copy_elsewhere(run: Run, tmp_path: Path, how: str) -> Run:
+    """Return a run's directory as it comes from another machine, at a place of that kind."""
+    source, elsewhere, runs = Path(run.directory), tmp_path / "elsewhere" / "night", tmp_path / "runs"
+    if how == "a copy with another name below the runs":
+        return Run(str(shutil.copytree(source, runs / "a-copy")))
+    shutil.copytree(source, elsewhere)
+    if how == "a link below the runs":
+        (runs / "a-link").symlink_to(elsewhere)
+        return Run(str(runs / "a-link"))
+    if how == "a URL":
+        return Run(elsewhere.as_uri())
+    return Run(str(elsewhere))
+
+
+PLACES = ("another directory", "a URL", "a link below the runs", "a copy with another name below the runs")
+
+
+@pytest.mark.parametrize("how", PLACES)
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
+def test_a_directory_from_elsewhere_gets_a_verdict_and_leaves_the_history_as_it_is(
+    plant, judgement, tmp_path, monkeypatch, capsys, how, is_recorded
+):
+    own = plant("night", judged=judgement())
+    if is_recorded:
+        record_outcome(own)
+    foreign = copy_elsewhere(own, tmp_path, how)
+    if not is_recorded:
+        shutil.rmtree(own.directory)
+    before = read_verdicts()
+
+    assert verify(foreign, monkeypatch, judgement("failed", failed=("ordering",))) == 1
+
+    assert read_verdicts() == before
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "warning: the history stays as it is, because " in printed
+    assert "`brokerproof verify --record " in printed
+    outcome = read_record(foreign, Outcome)
+    assert outcome is not None
+    assert outcome.verdict == "failed"
+    assert foreign.exists("report", "report.html")
+
+    assert verify(foreign, monkeypatch, judgement("failed", failed=("ordering",)), record=True) == 1
+
+    assert read_verdicts() == {"night": "failed"}
+    assert "stays as it is" not in capsys.readouterr().err
+
+
+def test_a_run_at_another_place_is_recorded_if_the_history_has_it_from_there(plant, judgement, tmp_path, monkeypatch):
+    moved = copy_elsewhere(plant("night", judged=judgement()), tmp_path, "another directory")
+    record_outcome(moved)
+    assert verify(moved, monkeypatch, judgement("failed", failed=("ordering",))) == 1
+    assert read_verdicts() == {"night": "failed"}
+
+
+def test_runs_on_another_disk_behind_a_link_are_this_machines_own(plant, judgement, tmp_path, monkeypatch):
+    run = plant("night", judged=judgement())
+    shutil.move(tmp_path / "runs", tmp_path / "disk")
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    assert verify(run, monkeypatch, judgement("failed", failed=("ordering",))) == 1
+    assert read_verdicts() == {"night": "failed"}
+
+
+def test_a_run_that_was_moved_below_the_runs_is_recorded(plant, judgement, tmp_path, monkeypatch):
+    run = plant("night", judged=judgement())
+    record_outcome(copy_elsewhere(run, tmp_path, "another directory"))
+    shutil.rmtree(tmp_path / "elsewhere")
+    assert verify(run, monkeypatch, judgement("failed", failed=("ordering",))) == 1
+    assert read_verdicts() == {"night": "failed"}
+
+
+def test_down_does_not_record_a_copy_in_the_place_of_its_run(plant, judgement, tmp_path, caplog):
+    own = plant("night", judged=judgement())
+    foreign = copy_elsewhere(own, tmp_path, "a copy with another name below the runs")
+    leave_judgement(foreign, judgement("failed", failed=("ordering",)))
+    record_outcome(own)
+    assert list(record_unrecorded_runs(tmp_path / "runs")) == []
+    assert read_verdicts() == {"night": "passed"}
+    assert "a-copy was not recorded: the history has run night from " in caplog.text
+
+
+def test_no_command_takes_a_directory_from_elsewhere_for_the_recorded_run(plant, judgement, tmp_path, capsys):
+    own = plant("night", judged=judgement())
+    record_outcome(own)
+    record_outcome(plant("before", judged=judgement(), minutes=-5))
+    foreign = copy_elsewhere(own, tmp_path, "another directory")
+
+    assert main(["report", foreign.directory, "--json"]) == 0
+
+    document = json.loads(foreign.read_text("report/report.json"))
+    assert document["regressions"] is None
+    assert document["not_compared"] == f"the history has run night from {own.directory}, not from {foreign.directory}"
+    capsys.readouterr()
+    assert main(["history", "--compare", "before", foreign.directory]) == 2
+    assert "the history has run night from " in " ".join(capsys.readouterr().err.split())
+    assert main(["history", "--compare", "before", own.directory]) == 0
+
+
+# Links inside a run
+
+
+LINKS = ("state", "tables", "report", "clients", "logs", "nodes", "state/outcome.json", "tables/messages/more")
+
+
+@pytest.mark.parametrize("below", LINKS)
+@pytest.mark.parametrize("command", [["verify"], ["verify", "--record"], ["report"]], ids=" ".join)
+def test_a_run_with_a_link_inside_is_refused_before_anything_is_written(
+    plant, judgement, tmp_path, monkeypatch, capsys, below, command
+):
+    run = plant("night", judged=judgement())
+    place, elsewhere = Path(run.directory, below), tmp_path / "home"
+    elsewhere.mkdir()
+    (elsewhere / "id_rsa").write_text("secret")
+    if place.exists():
+        shutil.move(place, elsewhere)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(elsewhere)
+    files = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(recorded_run_commands, "submit_locally", lambda *_, **__: pytest.fail("Spark was started"))
+
+    assert main([*command, run.directory]) == 3
+
+    assert sorted(tmp_path.rglob("*")) == files
+    assert f"{place}: is a symbolic link inside a run" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_the_runs_link_that_a_person_made_is_no_link_inside_a_run(plant, judgement, tmp_path):
+    run = plant("night", judged=judgement())
+    (tmp_path / "mine").symlink_to(run.directory)
+    assert main(["report", str(tmp_path / "mine")]) == 0
+    assert run.exists("report", "report.html")

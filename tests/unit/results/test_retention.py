@@ -226,7 +226,7 @@ def test_a_directory_that_is_no_run_is_left_and_named(tmp_path):
     assert (mine / "diary.txt").exists()
 
 
-@pytest.mark.parametrize("below", ["", "tables", "clients"])
+@pytest.mark.parametrize("below", ["", "state", "tables", "clients"])
 def test_a_link_is_not_followed_out_of_the_directory(make_run, tmp_path, below):
     run = make_run(days=31)
     files = _move_elsewhere(Path(run.directory, below), tmp_path / "elsewhere")

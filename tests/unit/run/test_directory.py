@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from brokerproof.errors import RunError
+from brokerproof.errors import InputError, MachineError, RunError
 from brokerproof.run.directory import Run
 from builders import make_run
 
@@ -50,6 +50,8 @@ def test_what_is_known_before_a_run_is_read_as_it_was_written(tmp_path: Path, ru
         (lambda facts: facts.update(created_at="yesterday"), "`created_at` input should be a valid datetime"),
         (lambda facts: facts.update(adresses={}), "`adresses` extra inputs are not permitted"),
         (lambda facts: facts.update(version=2), "`version` input should be 1"),
+        (lambda facts: facts.update(run_id="../r1"), "`run_id` string should match pattern"),
+        (lambda facts: facts.update(run_id="<img src=x>"), "`run_id` string should match pattern"),
     ],
 )
 def test_a_run_json_that_breaks_its_model_is_refused(run: Run, spoil: Callable[[Any], Any], said: str) -> None:
@@ -86,3 +88,38 @@ def test_rows_are_appended_with_the_schema_of_the_table(run: Run) -> None:
     assert table.column("value").to_pylist() == ["c", None]
     with pytest.raises(KeyError):
         run.table("segments")
+
+
+@pytest.mark.parametrize("link", ["state", "state/outcome.json", "state/more"])
+def test_nothing_is_written_through_a_link_inside_a_run(run: Run, tmp_path: Path, link: str) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    place = Path(run.directory, link)
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(elsewhere)
+    name = "state/more/outcome.json" if link == "state/more" else "state/outcome.json"
+    with pytest.raises(MachineError, match="is a symbolic link inside a run"):
+        run.write_text(name, "{}")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_no_rows_are_written_through_a_link_inside_a_run(run: Run, tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    Path(run.directory, "tables").symlink_to(elsewhere)
+    with pytest.raises(MachineError, match="is a symbolic link inside a run"):
+        run.append("faults", [{"run_id": "r1"}])
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_link_inside_a_run_is_found_and_one_that_leads_to_it_is_not(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "runs").symlink_to(tmp_path)
+    own = Run(str(tmp_path / "runs" / "r"))
+    own.write_text("state/outcome.json", "{}")
+    # A system may leave links below the directories of its nodes. No step reads or writes there after the run.
+    data = Path(run.directory, "nodes/b1/logs")
+    data.mkdir(parents=True)
+    (data / "newest.log").symlink_to("b1.log")
+    own.refuse_links()
+    link = data.parents[1] / "b2"
+    link.symlink_to("b1")
+    with pytest.raises(InputError, match="nodes/b2: is a symbolic link inside a run"):
+        own.refuse_links()

@@ -49,8 +49,11 @@ from brokerproof.run.directory import Run
 # styles.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+    "connect-src 'self'; font-src 'self'; object-src 'none'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'self'"
 )
+# A file about a run is saved, not shown. If a browser shows it all the same, it runs without Airflow's origin.
+_DOWNLOAD_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _STATIC = {
     "report.css": "text/css",
     "charts.js": "text/javascript",
@@ -73,7 +76,8 @@ def make_report_app() -> FastAPI:
     @app.middleware("http")
     async def protect(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         response = await call_next(request)
-        response.headers["Content-Security-Policy"] = _POLICY
+        is_download = "Content-Disposition" in response.headers
+        response.headers["Content-Security-Policy"] = _DOWNLOAD_POLICY if is_download else _POLICY
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "same-origin"
         return response
@@ -205,8 +209,7 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
     run = _find_run(run_id, user)
     text = EXPORTS[name](run)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    disposition = f'attachment; filename="{run_id}-{name}"'
-    return Response(text, media_type=kind, headers={"Content-Disposition": disposition})
+    return Response(text, media_type=kind, headers=_name_download(f"{run_id}-{name}"))
 
 
 def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> HTMLResponse:
@@ -217,9 +220,13 @@ def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> 
 def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Response:
     run = _find_run(run_id, user)
     blocks = open_table_file(run, table, name)
-    disposition = f'attachment; filename="{run_id}-{table}-{name}"'
-    headers = {"Content-Disposition": disposition}
+    headers = _name_download(f"{run_id}-{table}-{name}")
     return StreamingResponse(blocks, media_type="application/vnd.apache.parquet", headers=headers)
+
+
+def _name_download(name: str) -> dict[str, str]:
+    """Return the header for a file to save. The name may have a table's file's, which can have any characters."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
 
 
 def _send_metrics(user: GetUserDep) -> Response:
@@ -236,14 +243,16 @@ def _find_run(run_id: str, user: Any) -> Run:
     if place is None:
         raise HTTPException(404, f"No run {run_id} is recorded.")
     _authorize(place.scenario, user)
-    _require_directory(place)
-    return Run(place.run_dir)
+    return _open_run(place)
 
 
-def _require_directory(place: RunPlace) -> None:
-    """Raises HTTPException if the run's directory was deleted."""
+def _open_run(place: RunPlace) -> Run:
+    """Return a recorded run. Raises HTTPException if its directory was deleted, InputError if a link is inside it."""
     if place.deletion is not None:
         raise HTTPException(410, f"Run {place.run_id} is in the history only: {place.deletion}.")
+    run = Run(place.run_dir)
+    run.refuse_links()
+    return run
 
 
 def _show_run_of_dag(
@@ -274,8 +283,7 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
     if place is None:
         raise HTTPException(404, f"No run {name} is recorded; a run is recorded when its task `record` has ended.")
     _authorize(place.scenario, user)
-    _require_directory(place)
-    report = read_run_report(Run(place.run_dir))
+    report = read_run_report(_open_run(place))
     page = _page(request)
     files = [(f"As a file: {name}", f"{page.root}runs/{quote(place.run_id)}/files/{name}") for name in EXPORTS]
     compare = ("Compare with another run", f"{page.root}compare?a={quote(place.run_id)}")

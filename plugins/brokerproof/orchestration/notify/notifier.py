@@ -57,7 +57,7 @@ def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
     problems: list[str] = []
     try:
         if rules := read_rules(from_environment()):
-            _, comparison, problem = compare_recorded_run(run.run_id)
+            _, comparison, problem = compare_recorded_run(run)
             if problem:
                 problems.append(f"whether the run is worse than earlier runs is not known: {problem}")
                 log.error(problems[-1])

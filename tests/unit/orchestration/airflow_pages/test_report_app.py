@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -101,3 +102,49 @@ def test_a_history_that_cannot_be_used_is_explained(fetch: Fetch, monkeypatch: p
     answer = fetch("/runs/r1")
     assert answer.status_code == 503
     assert "the history in sqlite:////proc/nothing/history.db cannot be used" in answer.json()["detail"]
+
+
+PAGES = ("", "/files/report.json", "/tables/publishes", "/tables/publishes/part-0.parquet")
+
+
+@pytest.mark.parametrize("link", ["tables/publishes", "tables/publishes/part-0.parquet", "state", "run.json"])
+def test_no_page_of_a_run_reads_through_a_link_inside_of_it(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History, tmp_path: Path, link: str
+) -> None:
+    run = plant("r1", judged=judgement())
+    run.append("publishes", [{"run_id": "r1", "producer": "p0", "seq": 3}])
+    (file,) = run.list_files("publishes")
+    Path(run.table("publishes"), file).rename(Path(run.table("publishes"), "part-0.parquet"))
+    sqlite_history.record(run)
+    assert [fetch(f"/runs/r1{page}").status_code for page in PAGES] == [200] * len(PAGES)
+    place = Path(run.directory, link)
+    shutil.move(place, tmp_path / "secret")
+    place.symlink_to(tmp_path / "secret")
+    for page in PAGES:
+        answer = fetch(f"/runs/r1{page}")
+        assert (answer.status_code, "is a symbolic link inside a run" in answer.text) == (404, True), page
+
+
+@pytest.mark.parametrize("name", ["report.html", "badge.svg", "junit.xml", "report.json"])
+def test_a_file_about_a_run_is_saved_and_never_runs_with_airflows_origin(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History, name: str
+) -> None:
+    sqlite_history.record(plant("r1", judged=judgement()))
+    headers = fetch(f"/runs/r1/files/{name}").headers
+    assert headers["Content-Disposition"] == f"attachment; filename*=UTF-8''r1-{name}"
+    assert headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_tables_file_with_a_strange_name_is_saved_under_it(
+    fetch: Fetch, plant: Any, judgement: Any, sqlite_history: History
+) -> None:
+    run = plant("r1", judged=judgement())
+    run.append("publishes", [{"run_id": "r1", "producer": "p0", "seq": 3}])
+    (file,) = run.list_files("publishes")
+    Path(run.table("publishes"), file).rename(Path(run.table("publishes"), 'a"; x="ü.html'))
+    sqlite_history.record(run)
+    answer = fetch("/runs/r1/tables/publishes/a%22%3B%20x%3D%22%C3%BC.html")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "application/vnd.apache.parquet"
+    assert answer.headers["Content-Disposition"].endswith("r1-publishes-a%22%3B%20x%3D%22%C3%BC.html")
