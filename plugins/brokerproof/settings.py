@@ -82,6 +82,12 @@ class Settings(BaseModel):
     database_url: str | None = _setting(
         "SQLite in `var/`", "the database of the history, any SQLAlchemy URL", default=None, repr=False
     )
+    history_reader_url: str | None = _setting(
+        "`BROKERPROOF_DATABASE_URL`",
+        "the same database for pages, metrics and commands that only read it; its user needs no right to write",
+        default=None,
+        repr=False,
+    )
     max_clusters: int | None = _setting(
         "one per 6 GiB of memory", "the number of clusters that run at a time; further runs wait", default=None
     )
