@@ -125,7 +125,7 @@ docs: setup ## make the reference pages of docs/, the suites of expectations/ an
 figures: setup ## put what the last run of every scenario measured into docs/scenarios.md and docs/what-runs-showed.md
 	$(BIN)/python tools/page_figures.py
 
-compose-secrets: ## write the passwords and keys of docker-compose.yaml into .env, once
+compose-secrets: ## write the passwords and keys of docker-compose.yaml into .env; adds only what is missing
 	deploy/make_secrets.sh
 
 image: ## build the image of Brokerproof, which links between regions of containers run in

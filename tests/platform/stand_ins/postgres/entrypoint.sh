@@ -1,5 +1,5 @@
 # What the official image's entry point does with what docker-compose.yaml gives it: a server with the password of
-# POSTGRES_PASSWORD, and, the first time, what lies in /docker-entrypoint-initdb.d, while nobody else can connect.
+# POSTGRES_PASSWORD.
 set -eu
 data=/var/lib/postgresql/data
 as_postgres() { setpriv --reuid postgres --regid postgres --init-groups "$@"; }
@@ -13,8 +13,5 @@ if [ ! -e "$data/PG_VERSION" ]; then
     --auth-host scram-sha-256 --auth-local trust --encoding UTF8
   rm /run/postgresql/password
   echo 'host all all all scram-sha-256' >> "$data/pg_hba.conf"
-  as_postgres pg_ctl --pgdata "$data" --wait --options "-c listen_addresses=''" start
-  for script in /docker-entrypoint-initdb.d/*.sh; do as_postgres sh "$script"; done
-  as_postgres pg_ctl --pgdata "$data" --wait stop
 fi
 exec setpriv --reuid postgres --regid postgres --init-groups postgres -D "$data" -c 'listen_addresses=*'
