@@ -20,7 +20,7 @@ RUN awk '/^[^ #]/ { wanted = /^uv==/ } wanted' production.txt > uv.txt \
  && pip install --no-cache-dir --require-hashes --requirement uv.txt \
  && uv pip install --system --no-cache --compile-bytecode --require-hashes --requirement production.txt \
  && rm uv.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY plugins plugins
 COPY spark_jobs spark_jobs
 COPY dags dags

@@ -7,7 +7,7 @@ umask 077
 directory=${1:-$(dirname "$0")/..}
 settings=$directory/.env
 secrets=$directory/secrets
-old='AIRFLOW_ADMIN_PASSWORD GRAFANA_ADMIN_PASSWORD POSTGRES_PASSWORD AIRFLOW_DB_PASSWORD HISTORY_DB_PASSWORD
+old='AIRFLOW_ADMIN_PASSWORD GRAFANA_ADMIN_PASSWORD POSTGRES_PASSWORD AIRFLOW_DB_PASSWORD HISTORY_DB_PASSWORD HISTORY_READER_DB_PASSWORD
   AIRFLOW_FERNET_KEY AIRFLOW_SECRET_KEY AIRFLOW_JWT_SECRET BROKERPROOF_NOTIFY'
 
 # The value of a variable of .env, without quotes around it; empty if there is none.
@@ -42,6 +42,7 @@ write_secret airflow_fernet_key "${fernet:-$(make_password 32)}"
 write_secret airflow_secret_key "$(choose AIRFLOW_SECRET_KEY)"
 write_secret airflow_jwt_secret "$(choose AIRFLOW_JWT_SECRET)"
 write_secret history_database_url "postgresql+psycopg://history:$(choose HISTORY_DB_PASSWORD)@postgres/history"
+write_secret history_reader_url "postgresql+psycopg://reader:$(choose HISTORY_READER_DB_PASSWORD)@postgres/history"
 write_secret grafana_admin_password "$(choose GRAFANA_ADMIN_PASSWORD)"
 write_secret spark_secret "$(make_password)"
 # The rules of notifications, which may hold passwords.

@@ -36,7 +36,7 @@ def _setting(default_in_words: str, description: str, **options: Any) -> Any:
 _SHIPPED = {"scenarios": "dags/scenarios", "topologies": "topologies", "expectations": "expectations"}
 _DAYS = (5, "days", "write a whole number from 1 on, like `30`, or leave it unset to keep everything")
 # The settings that may hold a password. The variable NAME_FILE names a file with the value of NAME.
-_SECRETS = ("database_url", "notify", "spark_secret")
+_SECRETS = ("database_url", "history_reader_url", "notify", "spark_secret")
 # The settings that are whole numbers from 1 on, each with (most digits, unit, remedy).
 _COUNTS = {
     "max_clusters": (6, "clusters", "write a whole number from 1 on, like `2`"),
@@ -83,6 +83,12 @@ class Settings(BaseModel):
     # Not in `repr`, because it may contain a password.
     database_url: str | None = _setting(
         "SQLite in `var/`", "the database of the history, any SQLAlchemy URL", default=None, repr=False
+    )
+    history_reader_url: str | None = _setting(
+        "`BROKERPROOF_DATABASE_URL`",
+        "the same database for pages, metrics and commands that only read it; its user needs no right to write",
+        default=None,
+        repr=False,
     )
     max_clusters: int | None = _setting(
         "one per 6 GiB of memory", "the number of clusters that run at a time; further runs wait", default=None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import InputError
-from installation import Installation
+from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
+from foreign_server import run_foreign_servers
+from installation import Installation, lay_out_log_server
 
 
 def alive(pid: int) -> bool:
@@ -94,6 +98,42 @@ def test_stopping_leaves_no_process(running: Installation) -> None:
     assert not [pid for pid in pids if alive(pid)]
     assert not running.airflow.read_status().running
     assert not running.airflow.stop()
+
+
+def test_two_checkouts_that_start_at_once_get_two_ports(installation: Installation, tmp_path: Path) -> None:
+    """Both prefer the same port, and a server of somebody else that answers 401 takes it from the one that gets it."""
+    installation.airflow.stop()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        preferred = probe.getsockname()[1]
+    leases = installation.environment["BROKERPROOF_LEASES"]
+    other = lay_out_log_server(tmp_path, BROKERPROOF_LEASES=leases)
+    sentences: list[str] = []
+    with (
+        run_foreign_servers() as foreign,
+        pytest.MonkeyPatch.context() as patch,
+        ThreadPoolExecutor() as pool,
+    ):
+        patch.setenv("AIRFLOW__API__PORT", str(preferred))
+
+        def notify(sentence: str) -> None:
+            sentences.append(sentence)
+            # The start that has reserved the preferred port says so without naming the port.
+            if sentence == "starting Airflow (12 to 30 s)" and not foreign.processes:
+                foreign.start(preferred)
+
+        try:
+            starting = [pool.submit(EmbeddedAirflow(each.settings, notify).start) for each in (installation, other)]
+            urls = [start.result() for start in starting]
+            for each, url in zip((installation, other), urls, strict=True):
+                assert each.airflow.read_status().healthy
+                assert each.client().list_unfinished_runs() == []
+                assert each.airflow.read_status().url == url
+        finally:
+            other.airflow.stop()
+    assert len({*urls, f"http://127.0.0.1:{preferred}"}) == 3
+    [lost] = [sentence for sentence in sentences if "is answered by process" in sentence]
+    assert lost.startswith(f"port {preferred} is answered by process {foreign.processes[0].pid} of ")
+    assert lost.endswith("and not by this Airflow; Airflow starts again on another port")
 
 
 def test_a_component_that_died_comes_back(running: Installation) -> None:

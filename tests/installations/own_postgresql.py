@@ -42,6 +42,17 @@ class Postgresql:
     def __init__(self, url: URL) -> None:
         self._url = url
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which libpq reaches it as its superuser."""
+        names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "username", "PGPASSWORD": "password"}
+        return {name: str(getattr(self._url, part)) for name, part in names.items()}
+
+    def make_url(self, user: str, password: str, database: str) -> str:
+        """The URL of a user of a database, whether they exist or not."""
+        url = self._url.set(username=user, password=password, database=database)
+        return url.render_as_string(hide_password=False)
+
     def create_database(self) -> str:
         """The URL of a new, empty database, with its password."""
         name = f"test_{uuid.uuid4().hex}"

@@ -106,8 +106,12 @@ def test_no_secret_is_in_an_environment_or_a_command(platform: Platform) -> None
 
 
 SECRETS = {
-    "postgres": {"postgres_password", "airflow_database_url", "history_database_url"},
-    "results": {"history_database_url"},
+    "postgres": {"postgres_password"},
+    "results": {"history_reader_url"},
+    "api-server": {
+        *("airflow_database_url", "airflow_fernet_key", "airflow_secret_key", "airflow_jwt_secret"),
+        "history_reader_url",
+    },
     "spark-master": {"spark_secret"},
     "spark-worker-1": {"spark_secret"},
     "spark-worker-2": {"spark_secret"},

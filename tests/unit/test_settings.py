@@ -197,6 +197,7 @@ def test_another_process_inherits_no_value_of_a_setting_that_is_not_set() -> Non
     settings = from_environment({})
     inherited = {
         "database_url": "sqlite:///x.db",
+        "history_reader_url": "sqlite:///x.db",
         "max_clusters": "7",
         "clock_error_ms": "20",
         "keep_tables_days": "30",

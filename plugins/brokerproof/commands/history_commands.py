@@ -19,7 +19,7 @@ from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.reports.badge import render_history_badge
 from brokerproof.reports.history_view import list_plain_runs, print_difference, print_groups, print_history
 from brokerproof.reports.last_run_metrics import render_metrics, serve_metrics
-from brokerproof.results.history import History, open_history, open_recorded_history
+from brokerproof.results.history import History, open_history_to_read, open_recorded_history
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.retention import Deletion, LeftRun, prune_runs
 from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy
@@ -42,7 +42,7 @@ def execute_history(options: argparse.Namespace, settings: Settings) -> int:
         raise InputError(
             "groups the runs of scenarios", field="--by", remedy="name a scenario, and leave out `--compare`"
         )
-    with open_history() as history:
+    with open_history_to_read() as history:
         if options.by:
             _print_groups(history, options, settings)
         elif options.compare:
@@ -100,7 +100,7 @@ def execute_badge(options: argparse.Namespace, settings: Settings) -> int:
 
     Raises InputError if the scenario does not exist.
     """
-    with open_history() as history:
+    with open_history_to_read() as history:
         _check_scenarios([options.scenario] if options.scenario else [], history, settings)
         badge = render_history_badge(history, options.scenario)
     deliver_text(badge, "badge", options.output, as_json=options.json)
@@ -112,7 +112,7 @@ def execute_metrics(options: argparse.Namespace, settings: Settings) -> int:
 
     With `--listen`, serve them over HTTP until SIGTERM or SIGINT.
     """
-    with open_history() as history:
+    with open_history_to_read() as history:
         if options.listen:
             address, port = parse_listen(options.listen)
             # The signals are blocked before the server's thread starts, so that the thread blocks them too.
@@ -176,7 +176,7 @@ def _prune(settings: Settings, *, dry_run: bool) -> list[Deletion | LeftRun]:
     try:
         with (
             filelock.FileLock(settings.var / "prune.lock", timeout=0),
-            open_recorded_history() or nullcontext() as history,
+            open_recorded_history(to_write=True) or nullcontext() as history,
         ):
             return prune_runs(str(settings.runs), settings, history, dry_run=dry_run)
     except filelock.Timeout:

@@ -1,9 +1,8 @@
 """Slots: numbered ranges of this machine's addresses. A run needs one, and only one run at a time may use it.
 
-A process holds a slot by locking a file. The run's monitor inherits the lock and lives until the run ends. The kernel
-frees the lock when the last process with the open file ends. A record next to the lock file names the run. If a slot
-has a record but no process holds it, the run has died. Its processes and containers must be ended before the slot is
-used again.
+A process holds a slot by a lease (leases.py). The run's monitor inherits the lease and lives until the run ends. A
+record next to the lock file names the run. If a slot has a record but no process holds it, the run has died. Its
+processes and containers must be ended before the slot is used again.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import psutil
 
 from brokerproof import clock
 from brokerproof.errors import DeadlineError, MachineError
+from brokerproof.machine import leases
 from brokerproof.machine.files import write_whole
 from brokerproof.settings import from_environment
 
@@ -35,13 +35,7 @@ def directory() -> Path:
 
     Raises MachineError if the parent of this directory belongs to another user.
     """
-    path = from_environment().leases
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.stat().st_uid != os.getuid():
-        raise MachineError(f"{path} belongs to another user; set BROKERPROOF_LEASES to a directory of your own")
-    slots = path / "slots"
-    slots.mkdir(exist_ok=True)
-    return slots
+    return leases.find_directory("slots")
 
 
 class Slot:
@@ -138,16 +132,8 @@ def are_all_held() -> bool:
 def _lock(number: int) -> Slot | None:
     """Lock and return the slot; None if another process holds it."""
     path = directory()
-    descriptor = os.open(path / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        # Not fcntl or lockf: their locks belong to this process and end with it, even if another one has the file open.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
-            return None
-        raise MachineError(f"no file can be locked in {path}: {error.strerror}; set BROKERPROOF_LEASES") from error
-    return Slot(number, path / f"{number}.json", descriptor)
+    descriptor = leases.lock_file(path / f"{number}.lock")
+    return None if descriptor is None else Slot(number, path / f"{number}.json", descriptor)
 
 
 def _is_held(number: int) -> bool:

@@ -1,6 +1,7 @@
 """The history: the results of all runs in one database, for trends and regressions.
 
-The default is SQLite in var/history.db. `BROKERPROOF_DATABASE_URL` can name any database that SQLAlchemy supports.
+The default is SQLite in var/history.db. `BROKERPROOF_DATABASE_URL` can name any database that SQLAlchemy supports, and
+`BROKERPROOF_HISTORY_READER_URL` the same database for a user who may only read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from brokerproof.experiment.scenario import Phase
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.campaigns import Campaign, select_campaigns
 from brokerproof.results.history_database import (
+    DATABASE_URL,
+    READER_URL,
+    HistoryError,
+    check_schema,
     describe_url,
     lock_for_writing,
     make_engine,
@@ -75,12 +80,31 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
     return History(engine)
 
 
-def open_recorded_history() -> History | None:
-    """Open the history that this machine's settings name, or return None if its SQLite file does not exist yet."""
-    database = _find_database(None, None)
+def open_history_to_read() -> History:
+    """Open the history that this machine's settings name, for all that needs no changes in it.
+
+    A process that may write migrates the database first, as `open_history` does. A process that has only the URL in
+    `$BROKERPROOF_HISTORY_READER_URL` raises HistoryError if the schema is not the newest.
+    """
+    settings = from_environment()
+    if settings.database_url or not settings.history_reader_url:
+        open_history().close()
+    database = _find_database_to_read()
+    with translate_database_errors(database):
+        engine = make_engine(database, read_only=True)
+        check_schema(engine)
+    return History(engine)
+
+
+def open_recorded_history(*, to_write: bool = False) -> History | None:
+    """Open the history as `open_history_to_read` does, or with `to_write` as `open_history` does.
+
+    Returns None if the settings name an SQLite file that does not exist yet.
+    """
+    database = _find_database(None, None) if to_write else _find_database_to_read()
     if database.get_backend_name() == "sqlite" and not Path(database.database or "").exists():
         return None
-    return open_history()
+    return open_history() if to_write else open_history_to_read()
 
 
 class ForeignRunError(RunError):
@@ -124,8 +148,18 @@ def _holds_run(directory: str) -> bool:
 
 def _find_database(url: str | None, path: Path | None) -> URL:
     settings = from_environment()
-    text = url or settings.database_url
-    return parse_url(text) if text else URL.create("sqlite", database=str(path or settings.var / "history.db"))
+    if text := url or settings.database_url:
+        return parse_url(text)
+    if path is None and settings.history_reader_url:
+        raise HistoryError(
+            f"this process may only read the history; set {DATABASE_URL} to the URL of a user who may write"
+        )
+    return URL.create("sqlite", database=str(path or settings.var / "history.db"))
+
+
+def _find_database_to_read() -> URL:
+    reader = from_environment().history_reader_url
+    return parse_url(reader, READER_URL) if reader else _find_database(None, None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from brokerproof.errors import BrokerproofError
 from brokerproof.settings import variable
 
-DATABASE_URL = variable("database_url")
+DATABASE_URL, READER_URL = variable("database_url"), variable("history_reader_url")
 LOCK_TIMEOUT_S = 60
 
 # An arbitrary number that every Brokerproof uses and that other programs are unlikely to use.
@@ -32,10 +32,11 @@ class HistoryError(BrokerproofError):
     """The history's database cannot be reached, read or written. The message contains no password."""
 
 
-def parse_url(text: str) -> URL:
-    """Return `text` as a URL. A `~` at the beginning of an SQLite file's path is replaced by the home directory.
+def parse_url(text: str, name: str = DATABASE_URL) -> URL:
+    """Return `text`, the value of the setting `name`, as a URL.
 
-    Raises HistoryError if `text` is no URL or names a database in memory.
+    A `~` at the beginning of an SQLite file's path is replaced by the home directory. Raises HistoryError if `text` is
+    no URL or names a database in memory.
     """
     try:
         # Heroku and other services write `postgres://`, which SQLAlchemy does not accept.
@@ -43,7 +44,7 @@ def parse_url(text: str) -> URL:
     except (ArgumentError, ValueError):
         raise HistoryError(
             "the history's database is not written as a URL; write `sqlite:////path/to/history.db` or "
-            f"`postgresql+psycopg://user:password@host/database` in {DATABASE_URL}"
+            f"`postgresql+psycopg://user:password@host/database` in {name}"
         ) from None
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise HistoryError("a history in memory keeps nothing; write `sqlite:////path/to/history.db`")
@@ -55,14 +56,26 @@ def parse_url(text: str) -> URL:
     return url
 
 
-def make_engine(url: URL) -> Engine:
-    """Return an engine without a connection pool: a run uses the history only a few times and from forked processes."""
+def make_engine(url: URL, *, read_only: bool = False) -> Engine:
+    """Return an engine without a connection pool: a run uses the history only a few times and from forked processes.
+
+    With `read_only`, SQLite opens an existing file for reading. In other databases, only transactions of
+    `make_reading_engine` are read-only.
+    """
     if url.get_backend_name() != "sqlite":
         waits = {"connect_timeout": 10} if url.get_backend_name() in ("postgresql", "mysql", "mariadb") else {}
         return create_engine(url, poolclass=NullPool, connect_args=waits)
     assert url.database is not None
-    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    if not read_only:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 30})
+
+    @event.listens_for(engine, "do_connect")
+    def open_file(_dialect: Any, _record: Any, arguments: list[Any], parameters: dict[str, Any]) -> None:
+        # A URL with `uri=true` is given to SQLite as it is.
+        if read_only and "uri" not in url.query:
+            arguments[0] = f"file:{quote(str(url.database))}?mode=ro"
+            parameters["uri"] = True
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
@@ -81,12 +94,14 @@ def make_engine(url: URL) -> Engine:
 def make_reading_engine(engine: Engine) -> Engine:
     """Return an engine for transactions that only read. All queries of such a transaction see the same state.
 
+    PostgreSQL refuses every change in such a transaction.
+
     By default, each query in PostgreSQL sees all that was committed before this query. So if a run were recorded again
     between two queries, a reader could see the run without its checks.
     """
     if engine.dialect.name != "postgresql":
         return engine
-    return engine.execution_options(isolation_level="REPEATABLE READ")
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 def lock_for_writing(connection: Connection) -> None:
@@ -123,7 +138,10 @@ def _explain(url: URL, error: Exception) -> str:
         return f"the history in {where} was being migrated by another process for over {LOCK_TIMEOUT_S} s; try again"
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     reason = _remove_secrets(url, lines[0] if lines else type(error).__name__)
-    return f"the history in {where} cannot be used: {reason}; check that it runs and accepts you, or {DATABASE_URL}"
+    return (
+        f"the history in {where} cannot be used: {reason}; check that it runs and accepts you, or its URL in "
+        f"{DATABASE_URL} or {READER_URL}"
+    )
 
 
 def _remove_secrets(url: URL, message: str) -> str:
@@ -161,6 +179,19 @@ def migrate_schema(engine: Engine) -> None:
     with engine.begin() as connection:
         lock_for_writing(connection)
         command.upgrade(make_migration_config(connection), "head")
+
+
+def check_schema(engine: Engine) -> None:
+    """Check that the schema is the newest revision. Raises HistoryError with what must be done if it is not."""
+    scripts = ScriptDirectory(str(_MIGRATIONS))
+    with engine.connect() as connection:
+        revision = _read_revision(connection, scripts)
+    if revision != scripts.get_current_head():
+        found = f"the schema {revision} of an older version" if revision else "no tables yet"
+        raise HistoryError(
+            f"the history in {describe_url(engine.url)} has {found}, and this process may only read it; run "
+            f"`brokerproof history` once with the {DATABASE_URL} of a user who may write"
+        )
 
 
 def make_migration_config(connection: Connection) -> Config:

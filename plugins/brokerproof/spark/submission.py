@@ -118,7 +118,8 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
     """
     remove_abandoned_directories(parent)
     directory = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
-    directory.mkdir(parents=True)
+    # The rows of a run's tables are in it.
+    directory.mkdir(mode=0o700, parents=True)
     try:
         yield directory
     finally:

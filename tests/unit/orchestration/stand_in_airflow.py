@@ -50,9 +50,12 @@ class StandInAirflow:
         # It looks for its end this often, in seconds.
         serving = {"poll_interval": 0.01}
         threading.Thread(target=self._server.serve_forever, kwargs=serving, daemon=True).start()
-        # What `down` would end is a process of its own.
+        # What `down` would end is a process of its own. It has the listening socket too, as Airflow's supervisor has by
+        # its API server, so that the command line does not take this one for another Airflow.
         self._supervisor = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+            [sys.executable, "-c", "import time; time.sleep(600)"],
+            start_new_session=True,
+            pass_fds=[self._server.fileno()],
         )
         session = {
             "pid": self._supervisor.pid,

@@ -29,6 +29,12 @@ def test_only_a_driver_that_nobody_has_to_reach_hides_on_loopback(tmp_path: Path
     assert "spark.driver.host" not in build_spark_conf(settings, tmp_path, local=False)
 
 
+def test_a_driver_on_loopback_asks_for_a_secret(tmp_path: Path) -> None:
+    """Other users of the machine reach loopback too. A cluster's drivers have the secret of their master."""
+    assert build_spark_conf(from_environment(), tmp_path, local=True)["spark.authenticate"] == "true"
+    assert "spark.authenticate" not in build_spark_conf(from_environment(), tmp_path, local=False)
+
+
 def test_no_process_of_a_small_job_on_a_cluster_pays_for_the_second_compiler(tmp_path: Path) -> None:
     few = build_spark_conf(from_environment(), tmp_path, local=False, messages=1000)
     many = build_spark_conf(from_environment(), tmp_path, local=False, messages=100_000_000)

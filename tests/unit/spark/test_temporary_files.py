@@ -31,6 +31,7 @@ def left_over(tmp_path: Path) -> Path:
 
 def test_a_directory_is_removed_at_the_end_of_the_block(tmp_path: Path) -> None:
     with temporary_directory(tmp_path) as directory:
+        assert directory.stat().st_mode & 0o077 == 0
         (directory / "spill").write_text("much")
     assert list(tmp_path.iterdir()) == []
 

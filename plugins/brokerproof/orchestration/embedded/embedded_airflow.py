@@ -9,12 +9,12 @@ import contextlib
 import json
 import os
 import re
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from brokerproof.clock import to_utc, wait_until
 from brokerproof.errors import DeadlineError, InputError, MachineError
+from brokerproof.machine.ports import ReservedPort, reserve_port
 from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, read_start, start_process
 from brokerproof.orchestration.embedded.environment import (
     USER,
@@ -43,6 +44,14 @@ _SERVED = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
 _AIRFLOW_START_TIMEOUT_S = 300
 # Seconds after which the user is notified of a wait. Usually a wait ends at once.
 _SAY_AFTER_S = 13.0
+# The number of ports that other programs may take, one after the other, before this Airflow listens there.
+_MOST_PORTS = 3
+# What the API server writes into its log if it cannot listen at its port.
+_IN_USE = "address already in use"
+
+
+class _PortTakenError(MachineError):
+    """Another process listens at the port of this Airflow. The message names the port and the process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +81,7 @@ class EmbeddedAirflow:
         self._say_after_s = say_after_s
         self.home = settings.airflow_home
         self.scheduler_log = self.home / "logs" / "scheduler.log"
+        self._api_server_log = self.home / "logs" / "api-server.log"
         self._pid_file = self.home / "supervisor.json"
         self._mark = Mark(self.home, "airflow")
         self._lock = FileLock(self.home / "start-and-stop.lock")
@@ -81,14 +91,16 @@ class EmbeddedAirflow:
 
         Only one Airflow starts, even if two processes call this method at the same time. A running Airflow is restarted
         if it does not read the user's files from the directories in the settings. Raises InputError if that Airflow has
-        an unfinished run, or if this process belongs to another Airflow. Raises MachineError, with the end of the
-        newest log, if Airflow is not healthy in time.
+        an unfinished run, or if this process belongs to another Airflow. Raises MachineError if another program answers
+        at the port of a running Airflow, and, with the end of the newest log, if Airflow is not healthy in time.
         """
         _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
         self.home.chmod(0o700)
         with self._acquire_lock():
             session = self.read_session()
+            if session and session.is_supervised():
+                _check_listener(session, remedy="end that process, or end this Airflow with `brokerproof airflow stop`")
             if session and session.is_supervised() and not self._ends_for_other_directories(session):
                 with self._notify_if_slow(
                     f"Airflow at {session.url} runs and does not answer yet; waiting {_AIRFLOW_START_TIMEOUT_S} s at "
@@ -99,10 +111,7 @@ class EmbeddedAirflow:
             if session:
                 session.end_members()
             self._end_unrecorded()
-            port = _find_free_port()
-            self._notify(_describe_start(port))
-            session = self._start_supervisor(port)
-            self._wait_until_healthy(session)
+            session = self._start_on_a_free_port()
             self._cancel_interrupted_runs(session)
             return session.url
 
@@ -122,7 +131,12 @@ class EmbeddedAirflow:
         members = session.list_members() if session else []
         return AirflowStatus(
             running=bool(members),
-            healthy=bool(session and session.is_supervised() and _is_healthy(session)),
+            healthy=bool(
+                session
+                and session.is_supervised()
+                and session.describe_other_listener() is None
+                and _is_healthy(session)
+            ),
             url=session.url if session and members else "",
             password_file=str(get_password_file(self.home)),
             pids=[member.pid for member in members],
@@ -137,7 +151,7 @@ class EmbeddedAirflow:
         """
         if self.find_url() is None:
             raise AirflowGoneError("the embedded Airflow does not run", ended=True)
-        return AirflowClient(self.find_url, USER, self.read_password(), notify=self._notify)
+        return AirflowClient(self._find_own_url, USER, self.read_password(), notify=self._notify)
 
     def check_scheduler(self) -> None:
         """Raise AirflowGoneError if both the scheduler and the supervisor have ended.
@@ -154,6 +168,17 @@ class EmbeddedAirflow:
         """Return the URL of the running Airflow, even if it does not answer; None if its supervisor has ended."""
         session = self.read_session()
         return session.url if session and session.is_supervised() else None
+
+    def _find_own_url(self) -> str | None:
+        """Return what `find_url` does. Raises AirflowGoneError if another process answers at that URL."""
+        session = self.read_session()
+        if session is None or not session.is_supervised():
+            return None
+        try:
+            _check_listener(session)
+        except _PortTakenError as error:
+            raise AirflowGoneError(str(error), ended=False) from None
+        return session.url
 
     def read_password(self) -> str:
         return read_password(self.home)
@@ -213,7 +238,26 @@ class EmbeddedAirflow:
         session.end_members()
         return True
 
-    def _start_supervisor(self, port: int) -> AirflowSession:
+    def _start_on_a_free_port(self) -> AirflowSession:
+        """Start Airflow and wait until it is healthy. If another program takes its port meanwhile, try another one."""
+        for attempts_left in reversed(range(_MOST_PORTS)):
+            # The supervisor inherits the reservation. So another checkout cannot take the port while the API server
+            # starts, also when it starts again.
+            with reserve_port(_read_preferred_port()) as port:
+                self._notify(_describe_start(port.number))
+                old_log = self._api_server_log.stat().st_size if self._api_server_log.exists() else 0
+                session = self._start_supervisor(port)
+            try:
+                self._wait_until_healthy(session, old_log)
+                return session
+            except _PortTakenError as error:
+                session.end_members()
+                if not attempts_left:
+                    raise
+                self._notify(f"{error}; Airflow starts again on another port")
+        raise AssertionError("the last attempt returns or raises")
+
+    def _start_supervisor(self, port: ReservedPort) -> AirflowSession:
         start_process(
             [
                 sys.executable,
@@ -225,10 +269,11 @@ class EmbeddedAirflow:
             mark=self._mark,
             variable=SERVICE_MARK,
             record=self._pid_file,
-            facts={"port": port},
+            facts={"port": port.number},
             log=self.home / "logs" / "supervisor.log",
-            environment=build_airflow_environment(self._settings, port),
+            environment=build_airflow_environment(self._settings, port.number),
             working_directory=self.home,
+            descriptors=[port.descriptor],
         )
         session = self.read_session()
         assert session is not None, "it was recorded just now"
@@ -247,10 +292,19 @@ class EmbeddedAirflow:
                 found |= AirflowSession(pid=leader, created=created, port=0).end_members()
         return found
 
-    def _wait_until_healthy(self, session: AirflowSession) -> None:
+    def _wait_until_healthy(self, session: AirflowSession, old_log: int | None = None) -> None:
+        """Wait until Airflow is healthy. Raises _PortTakenError if another process has its port.
+
+        `old_log` is the size of the API server's log before the start; None if this process did not start the session.
+        """
+
         def is_healthy() -> bool:
             if not session.is_supervised():
                 raise MachineError(f"the embedded Airflow ended while starting; {self._read_log_end()}")
+            _check_listener(session)
+            # A process can also have a port without listening there, for example for a connection to elsewhere.
+            if old_log is not None and _IN_USE in _read_end(self._api_server_log, old_log):
+                raise _PortTakenError(f"port {session.port} was taken before Airflow listened there")
             return _is_healthy(session)
 
         try:
@@ -308,6 +362,11 @@ def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[
     return None
 
 
+def _read_end(log: Path, offset: int) -> str:
+    """Return the text of a log from an offset in bytes on; "" if there is no log."""
+    return log.read_bytes()[offset:].decode(errors="replace") if log.exists() else ""
+
+
 def _is_healthy(session: AirflowSession) -> bool:
     """Whether every component is healthy and the API for tasks answers. Heartbeats of earlier sessions do not count."""
     try:
@@ -341,18 +400,11 @@ def _read_preferred_port() -> int:
     return int(text)
 
 
-def _find_free_port() -> int:
-    """Return the preferred port if it is free, else a port that the kernel chooses."""
-    for wanted in (_read_preferred_port(), 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                # This also fails if another process listens on 0.0.0.0, because that takes every address.
-                probe.bind(("127.0.0.1", wanted))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise MachineError("no port is free on 127.0.0.1")
+def _check_listener(session: AirflowSession, *, remedy: str = "") -> None:
+    """Raises _PortTakenError if another process answers at the session's port. `remedy` ends the message."""
+    if (other := session.describe_other_listener()) is not None:
+        advice = f"; {remedy}" if remedy else ""
+        raise _PortTakenError(f"port {session.port} is answered by {other}, and not by this Airflow{advice}")
 
 
 def _describe_start(port: int) -> str:

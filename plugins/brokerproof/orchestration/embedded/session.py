@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from brokerproof.machine.ports import describe_other_listener
 from brokerproof.machine.processes import find_process, read_environment
 
 # Airflow itself kills a task 5 s after it asked the task to end.
@@ -40,6 +41,10 @@ class AirflowSession:
     def is_supervised(self) -> bool:
         """Whether the supervisor still runs. Another process that got the supervisor's pid later does not count."""
         return find_process(self.pid, self.created) is not None
+
+    def describe_other_listener(self) -> str | None:
+        """Return a description of the process that answers at the URL in place of this Airflow; None if none does."""
+        return describe_other_listener(self.port, lambda: [member.pid for member in self.list_members()])
 
     def read_beginning(self) -> float:
         """Return the supervisor's start in seconds since 1970. Raises psutil.NoSuchProcess if its pid is unused."""

@@ -6,12 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, MachineError
+from brokerproof.machine.ports import ReservedPort, reserve_port
 from brokerproof.machine.processes import SERVICE_MARK, Mark, read_start, start_process
 from brokerproof.orchestration.embedded import embedded_airflow
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
@@ -20,6 +23,7 @@ from brokerproof.orchestration.embedded.session import AirflowSession
 from brokerproof.orchestration.follow.airflow_client import AirflowGoneError
 from brokerproof.settings import Settings, from_environment
 from filelock import FileLock
+from foreign_server import ForeignServers, run_foreign_servers
 
 from ..stand_in_airflow import StandInAirflow
 
@@ -129,13 +133,134 @@ def test_members_are_listed_after_their_leader_died(settings: Settings) -> None:
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_taken_port_is_not_chosen(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        monkeypatch.setenv("AIRFLOW__API__PORT", str(port))
-        assert embedded_airflow._find_free_port() != port
+@pytest.fixture
+def foreign() -> Iterator[ForeignServers]:
+    with run_foreign_servers() as servers:
+        yield servers
+
+
+class StandInStarts:
+    """Supervisors that start no Airflow, and listen at their port as its API server does.
+
+    `planted` are called with the port of each of the first starts. Their supervisors do not listen.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.planted: list[Callable[[int], object]] = []
+        self.ports: list[int] = []
+        self.supervisors: list[subprocess.Popen[str]] = []
+        monkeypatch.setattr(EmbeddedAirflow, "_start_supervisor", lambda _, port: self.start(port))
+        monkeypatch.setattr(EmbeddedAirflow, "_cancel_interrupted_runs", lambda *_: None)
+        monkeypatch.setattr(embedded_airflow, "_is_healthy", lambda _: True)
+
+    def start(self, port: ReservedPort) -> AirflowSession:
+        listen = f"server = socket.create_server(('127.0.0.1', {port.number})); "
+        if self.planted:
+            self.planted.pop(0)(port.number)
+            listen = ""
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"import socket, time; {listen}print(flush=True); time.sleep(600)"],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=[port.descriptor],
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        self.ports.append(port.number)
+        self.supervisors.append(process)
+        return AirflowSession(pid=process.pid, created=read_start(process.pid), port=port.number)
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInStarts]:
+    monkeypatch.setenv("AIRFLOW__API__PORT", "0")
+    starts = StandInStarts(monkeypatch)
+    yield starts
+    for process in starts.supervisors:
+        process.kill()
+        process.communicate()
+
+
+def test_a_port_that_another_program_takes_before_airflow_listens_is_given_up_for_another_one(
+    settings: Settings, starts: StandInStarts, foreign: ForeignServers
+) -> None:
+    starts.planted.append(foreign.start)
+    sentences: list[str] = []
+    url = EmbeddedAirflow(settings, sentences.append).start()
+    lost, taken = starts.ports
+    assert url == f"http://127.0.0.1:{taken}"
+    assert lost != taken
+    assert sentences[1].startswith(f"port {lost} is answered by process {foreign.processes[0].pid} of ")
+    assert sentences[1].endswith("and not by this Airflow; Airflow starts again on another port")
+    assert [supervisor.poll() is None for supervisor in starts.supervisors] == [False, True]
+
+
+def test_a_port_that_is_in_use_without_a_listener_is_given_up_too(settings: Settings, starts: StandInStarts) -> None:
+    log = settings.airflow_home / "logs" / "api-server.log"
+    log.parent.mkdir(parents=True)
+    line = "[Errno 98] error while attempting to bind on address ('127.0.0.1', 1): address already in use\n"
+    # Planted: an earlier start has left such a line, and the first one of this test appends one.
+    log.write_text(line)
+    starts.planted.append(lambda _: log.open("a").write(line))
+    sentences: list[str] = []
+    EmbeddedAirflow(settings, sentences.append).start()
+    lost, taken = starts.ports
+    assert lost != taken
+    assert sentences[1] == (
+        f"port {lost} was taken before Airflow listened there; Airflow starts again on another port"
+    )
+
+
+def test_a_start_that_loses_three_ports_ends_with_the_last_ones_listener(
+    settings: Settings, starts: StandInStarts, foreign: ForeignServers
+) -> None:
+    starts.planted = [foreign.start] * 3
+    with pytest.raises(MachineError, match=r"is answered by process .*, and not by this Airflow$"):
+        EmbeddedAirflow(settings).start()
+    assert len(set(starts.ports)) == 3
+    assert all(supervisor.poll() is not None for supervisor in starts.supervisors)
+
+
+def test_the_port_of_a_running_airflow_stays_reserved_until_it_ends(settings: Settings, starts: StandInStarts) -> None:
+    EmbeddedAirflow(settings).start()
+    with reserve_port(starts.ports[0]) as port:
+        assert port.number != starts.ports[0]
+    starts.supervisors[0].kill()
+    starts.supervisors[0].wait()
+    with reserve_port(starts.ports[0]) as port:
+        assert port.number == starts.ports[0]
+
+
+def test_a_running_airflow_whose_port_somebody_else_answers_is_named_at_once(
+    settings: Settings, foreign: ForeignServers
+) -> None:
+    """The foreign server refuses the password with 401, which was waited for during two minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    other = foreign.start(port)
+    supervisor = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    try:
+        write_pid_file(
+            settings, json.dumps({"pid": supervisor.pid, "created": read_start(supervisor.pid), "port": port})
+        )
+        airflow = EmbeddedAirflow(settings)
+        assert not airflow.read_status().healthy
+        began = time.monotonic()
+        with pytest.raises(MachineError) as at_start:
+            airflow.start()
+        with pytest.raises(AirflowGoneError) as at_request:
+            airflow.connect().list_unfinished_runs()
+        assert time.monotonic() - began < 10
+        assert supervisor.poll() is None
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    assert not at_request.value.ended
+    for error in (at_start, at_request):
+        assert str(error.value).startswith(f"port {port} is answered by process {other.pid} of ")
+        assert str(Path.cwd()) in str(error.value)
+    assert str(at_start.value).endswith("end this Airflow with `brokerproof airflow stop`")
 
 
 @pytest.mark.parametrize(
