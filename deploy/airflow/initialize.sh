@@ -1,7 +1,8 @@
 #!/bin/sh
-# Before Airflow's services start: its database, the history's, and the password of the user `admin`.
+# Before Airflow's services start: its database with the tables of its users, its user `admin`, and the history's
+# database. It can be repeated. Airflow's logins of Brokerproof 0.2 and earlier were in a file, which is removed.
 set -eu
-umask 077
-printf '{"admin": "%s"}\n' "$AIRFLOW_ADMIN_PASSWORD" > "$AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"
 airflow db migrate
+python "$(dirname "$0")/make_admin.py"
+rm -f "$AIRFLOW_HOME/passwords.json"
 brokerproof history > /dev/null
