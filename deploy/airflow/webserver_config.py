@@ -26,8 +26,8 @@ from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 from werkzeug.security import check_password_hash
 
-# Brokerproof's name of each role, and FAB's. FAB's role `Op` may also change connections. A connection decides where Spark
-# runs code, so only an admin may change it.
+# Brokerproof's name of each role, and FAB's. FAB's role `Op` may also change connections. A connection decides where
+# Spark runs code, so only an admin may change it.
 ROLES = {"viewer": "Viewer", "operator": "User", "admin": "Admin"}
 PROVIDER = "oidc"
 
