@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Named by what was installed, so that a second `make setup` finds it and does nothing.
 STAMP := $(VENV)/.installed-$(firstword $(shell cat requirements.txt pyproject.toml | cksum))
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet
-SOURCES := plugins dags spark_jobs tests tools
+SOURCES := plugins dags spark_jobs deploy tests tools
 PYTEST := $(BIN)/python -m pytest
 
 # Without compiled files, each process compiles what it imports of Brokerproof, and each worker of pytest all tests.
@@ -78,7 +78,7 @@ differential: setup ## 20,000 random histories, judged by Spark and by the refer
 systems: setup ## tests of clients, links and nodes as processes, of the system for tests, and 6 generated scenarios
 	$(PYTEST) tests/generated tests/systems tests/processes --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-postgresql: setup ## tests of the history on a real PostgreSQL server, or say why there is none
+postgresql: setup ## tests of the history and of Airflow's users on a real PostgreSQL server, or say why there is none
 	$(PYTEST) tests/postgresql
 
 # The same seeds make the same scenarios: COUNT of them, from SEED on, AT_ONCE at a time, on SYSTEM.

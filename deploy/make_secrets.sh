@@ -8,7 +8,7 @@ directory=${1:-$(dirname "$0")/..}
 settings=$directory/.env
 secrets=$directory/secrets
 old='AIRFLOW_ADMIN_PASSWORD GRAFANA_ADMIN_PASSWORD POSTGRES_PASSWORD AIRFLOW_DB_PASSWORD HISTORY_DB_PASSWORD HISTORY_READER_DB_PASSWORD
-  AIRFLOW_FERNET_KEY AIRFLOW_SECRET_KEY AIRFLOW_JWT_SECRET BROKERPROOF_NOTIFY'
+  AIRFLOW_FERNET_KEY AIRFLOW_SECRET_KEY AIRFLOW_JWT_SECRET BROKERPROOF_NOTIFY OIDC_CLIENT_SECRET'
 
 # The value of a variable of .env, without quotes around it; empty if there is none.
 find_setting() {
@@ -45,6 +45,8 @@ write_secret history_database_url "postgresql+psycopg://history:$(choose HISTORY
 write_secret history_reader_url "postgresql+psycopg://reader:$(choose HISTORY_READER_DB_PASSWORD)@postgres/history"
 write_secret grafana_admin_password "$(choose GRAFANA_ADMIN_PASSWORD)"
 write_secret spark_secret "$(make_password)"
+# The secret with which Airflow is known to a provider of OpenID Connect.
+write_secret oidc_client_secret "$(find_setting OIDC_CLIENT_SECRET)"
 # The rules of notifications, which may hold passwords.
 write_secret notify "$(find_setting BROKERPROOF_NOTIFY)"
 

@@ -44,7 +44,7 @@ from brokerproof.systems.registry import find_system, parse_client_settings
 from brokerproof.systems.roles import check_roles, coordinates, list_nodes_that
 
 # The ids of the DAGs that do not run a scenario. No scenario may have one of these names.
-_RESERVED_NAMES = frozenset({"campaign", "unusable_scenarios"})
+_RESERVED_NAMES = frozenset({"campaign", "clean_up", "unusable_scenarios"})
 
 
 def load_scenario(

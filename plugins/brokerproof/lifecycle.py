@@ -75,6 +75,7 @@ def reserve(
     run_id: str,
     settings: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
+    triggered_by: str | None = None,
     report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
@@ -98,6 +99,7 @@ def reserve(
             views=addresses.views,
             host_ports=addresses.host_ports,
             triggered_at=triggered_at,
+            triggered_by=triggered_by,
             report=report,
             settings=dict(settings or {}),
             versions=_read_versions(topology),

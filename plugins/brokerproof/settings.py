@@ -43,6 +43,7 @@ _COUNTS = {
     "keep_tables_days": _DAYS,
     "keep_runs_days": _DAYS,
     "keep_failed_days": _DAYS,
+    "keep_airflow_days": (5, "days", "write a whole number from 1 on, like `30`, or leave it unset for 90"),
     "clock_error_ms": (5, "milliseconds", "write a whole number from 1 to 99999, like `20`, or leave it unset"),
 }
 
@@ -137,6 +138,11 @@ class Settings(BaseModel):
         "like other runs",
         "the days for which it keeps a run whose outcome is not the expected one, if this is longer",
         default=None,
+    )
+    keep_airflow_days: int = _setting(
+        "`90`",
+        "the days after which the DAG `clean_up` removes rows of Airflow's database and logs of tasks",
+        default=90,
     )
     # {name of a messaging system that is not built in: MODULE:ATTRIBUTE of its object}
     systems: Mapping[str, str] = _setting(

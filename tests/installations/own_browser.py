@@ -41,8 +41,8 @@ def open_page(browser: Browser, url: str, kept: StorageState | None = None) -> I
     context.close()
 
 
-def log_in(page: Page, password: str) -> None:
-    """Fill the form in and send it."""
-    page.get_by_label("Username").fill("admin")
+def log_in(page: Page, password: str, user: str = "admin") -> None:
+    """Fill in and send the form, which looks alike in Airflow's simple auth manager and in FAB."""
+    page.get_by_label("Username").fill(user)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Sign in").click()

@@ -34,13 +34,13 @@ def plant_run(
     lost: int = 0,
     problems: Sequence[str] = (),
     overrides: Mapping[str, Any] | None = None,
+    **facts: Any,
 ) -> Run:
     """A run of a scenario that began `at`, with a fault, series, a judgement and some lost messages."""
     scenario, topology = load_scenario(scenario_file, Directories((topologies,)), overrides)
     start = to_microseconds(at)
-    run = Run.create(
-        str(directory), run_id=directory.name, scenario=scenario, topology=topology, triggered_at=start, addresses={}
-    )
+    known = {"triggered_at": start, "addresses": {}, **facts}
+    run = Run.create(str(directory), run_id=directory.name, scenario=scenario, topology=topology, **known)
     node = next(iter(topology.nodes))
     fault = {"run_id": run.run_id, "fault": FAULT, "kind": "kill", "targets": [node], "evidence": ""}
     states = {"injecting": 40, "effective": 40.2, "healing": 70, "recovered": 75}

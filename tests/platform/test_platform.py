@@ -210,6 +210,21 @@ def test_nobody_gets_in_without_the_password(platform: Platform) -> None:
     assert wrong.status_code == 401
 
 
+def test_a_viewer_who_was_added_by_a_command_reads_and_starts_nothing(platform: Platform) -> None:
+    person = ("--username", "viewer", "--firstname", "V", "--lastname", "V", "--email", "viewer@example.com")
+    added = platform.execute(
+        "scheduler", "airflow", "users", "create", *person, "--role", "Viewer", "--password", "of the viewer"
+    )
+    assert added.returncode == 0, added.stderr
+    url = platform.url("airflow")
+    credentials = {"username": "viewer", "password": "of the viewer"}
+    token = httpx.post(f"{url}/auth/token", json=credentials, trust_env=False).json()["access_token"]
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False) as viewer:
+        assert viewer.get("/brokerproof/").status_code == 200
+        run = {"dag_run_id": "of-a-viewer", "logical_date": None}
+        assert viewer.post(f"/api/v2/dags/{SCENARIO}/dagRuns", json=run).status_code == 403
+
+
 def test_the_image_says_what_is_in_it(platform: Platform) -> None:
     bill = json.loads(platform.execute("scheduler", "cat", "sbom.cdx.json").stdout)
     assert bill["bomFormat"] == "CycloneDX"
@@ -247,6 +262,7 @@ def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform:
     outcome = read_outcome(platform, run_id)
     assert (outcome["verdict"], outcome["met"], outcome["runtime"]) == ("failed", True, "docker"), outcome["why"]
     assert outcome["counts"]["illegal"]["lost"] > 0
+    assert outcome["triggered_by"] == "admin"
     # A control whose suite fails as it should ends green.
     tasks = {task.task_id: task.state for task in client.list_tasks(SCENARIO, dag_run_id)}
     failed = {name for name, state in tasks.items() if state == "failed"}

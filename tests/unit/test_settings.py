@@ -35,6 +35,11 @@ NO_DAYS = "`{}` is no number of days (write a whole number from 1 on, like `30`,
         ("KEEP_RUNS_DAYS", "a month", NO_DAYS.format("a month")),
         ("KEEP_FAILED_DAYS", "-1", NO_DAYS.format("-1")),
         (
+            "KEEP_AIRFLOW_DAYS",
+            "0",
+            "`0` is no number of days (write a whole number from 1 on, like `30`, or leave it unset for 90)",
+        ),
+        (
             "CONTAINER_SUBNETS",
             "10.0.0.0/24",
             "`10.0.0.0/24` is no range of networks (write it like `10.208.0.0/12`, up to `/16`)",

@@ -65,6 +65,8 @@ def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: C
             line(f"picture: {whole.run_dir}/{PICTURE}")
         steps = (f"{step} {took:.0f}" for step, took in whole.seconds.steps.items() if took is not None)
         line(f"seconds: {format_value(whole.seconds.total)} ({', '.join(steps)})")
+    if whole and whole.triggered_by:
+        line(f"triggered by: {whole.triggered_by}")
     line(f"run dir: {outcome.run_dir}")
     if whole:
         line(f"report: {whole.report}")

@@ -49,6 +49,7 @@ def compose_outcome(run: Run) -> Outcome:
         scenario=scenario.name,
         topology=scenario.topology,
         runtime=scenario.runtime,
+        triggered_by=run.facts.triggered_by,
         verdict=verdict,
         expected=scenario.expect,
         met=not shortfalls,

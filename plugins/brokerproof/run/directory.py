@@ -54,6 +54,9 @@ class RunFacts(StrictModel):
     run_id: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=500)
     created_at: datetime
     triggered_at: int | None = Field(None, description="when the run was requested; null if this is unknown")
+    triggered_by: str | None = Field(
+        None, description="the user who requested the run, or `schedule`; null if this is unknown"
+    )
     scenario: dict[str, Any] = Field(description="as it was in force, with every default")
     topology: dict[str, Any] = Field(description="as it was in force, with every default")
     settings: dict[str, Any] = Field(default_factory=dict, description="what was changed for this run, by dotted path")

@@ -79,6 +79,7 @@ class Outcome(BriefOutcome, Record):
 
     topology: str
     runtime: str
+    triggered_by: str | None = Field(None, description="the user who requested the run, or `schedule`; null if unknown")
     expected: ExpectedOutcome
     # One sentence: the faults with their targets and times, and what happened to the messages.
     story: str = ""

@@ -71,7 +71,7 @@ def test_the_example_of_the_guide_has_a_dag_beside_those_of_the_shipped_scenario
     bag = load()
     assert bag.import_errors == {}
     assert {EXAMPLE, "sync_nominal", "campaign"} <= set(bag.dags)
-    assert bag.dags["campaign"].params["scenarios"] == sorted(set(bag.dags) - {"campaign"})
+    assert bag.dags["campaign"].params["scenarios"] == sorted(set(bag.dags) - {"campaign", "clean_up"})
     assert "| eu – us | 40 ms |" in (bag.dags[EXAMPLE].doc_md or "")
 
 
@@ -92,7 +92,7 @@ def test_without_the_empty_entry_only_the_users_scenarios_are_there(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert list(list_scenarios(capsys)) == [EXAMPLE]
-    assert set(load().dags) == {EXAMPLE, "campaign"}
+    assert set(load().dags) == {EXAMPLE, "campaign", "clean_up"}
 
 
 def test_without_the_empty_entry_a_shipped_topology_is_missing_and_the_sentence_says_how_to_have_it(
@@ -129,7 +129,7 @@ def test_in_airflow_a_directory_that_is_not_there_takes_no_scenario_of_the_other
 ) -> None:
     monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{repository}/mistyped:{repository}/scenarios")
     bag = load()
-    assert set(bag.dags) == {EXAMPLE, "campaign"}
+    assert set(bag.dags) == {EXAMPLE, "campaign", "clean_up"}
     ((file, message),) = bag.import_errors.items()
     assert Path(file).name == "unusable_scenarios.py"
     assert "BROKERPROOF_SCENARIOS: the directory " in message
@@ -378,7 +378,7 @@ def test_in_airflow_a_broken_suite_is_named_and_takes_no_scenario_down(
 ) -> None:
     spoil(own_suites)
     bag = load()
-    assert set(bag.dags) == {EXAMPLE, "campaign"}
+    assert set(bag.dags) == {EXAMPLE, "campaign", "clean_up"}
     ((file, message),) = bag.import_errors.items()
     assert Path(file).name == "unusable_scenarios.py"
     assert sentence in message
@@ -398,7 +398,7 @@ def test_a_scenario_may_expect_that_a_users_suite_fails(
 
 
 def test_a_scenario_cannot_take_the_name_of_another_dag(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("campaign", "unusable_scenarios")
+    names = ("campaign", "clean_up", "unusable_scenarios")
     for name in names:
         (repository / "scenarios" / f"{name}.yaml").write_text(SCENARIO)
     assert main(["scenarios"]) == 3

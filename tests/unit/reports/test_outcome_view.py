@@ -101,6 +101,11 @@ def test_messages_that_were_not_sent_are_counted_only_if_there_are_any() -> None
     assert not any("not sent" in line for line in show(counts=counts))
 
 
+def test_a_line_says_who_triggered_the_run_only_if_this_is_known() -> None:
+    assert "triggered by: alice" in show(triggered_by="alice")
+    assert not any(line.startswith("triggered by") for line in show())
+
+
 def test_suites_and_durations_have_a_line_each() -> None:
     lines = show(suites={"ordering": Verdict.FAILED, "placement": Verdict.NO_DATA})
     assert "suites: ordering failed, placement no data" in lines

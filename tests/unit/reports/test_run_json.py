@@ -6,6 +6,7 @@ import json
 
 import pytest
 from brokerproof.reports.exports import RunDocument, make_run_document, render_run_json
+from brokerproof.run.directory import Run
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,20 @@ def test_the_document_has_the_outcome_the_judgement_and_the_facts(plant, judgeme
     assert facts["scenario"]["workload"]["rate"] == 1000
     assert "main" in facts["topology"]["clusters"]
     assert facts["started_at"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("triggered_by", ["alice", None])
+def test_the_document_says_who_triggered_the_run(plant, judgement, triggered_by):
+    run = plant("r1", judged=judgement(), triggered_by=triggered_by)
+    assert make_run_document(run).outcome.triggered_by == triggered_by
+
+
+def test_a_run_that_was_made_before_this_was_recorded_still_opens(plant, judgement):
+    run = plant("r1", judged=judgement(), triggered_by="alice")
+    facts = json.loads(run.read_text("run.json"))
+    del facts["triggered_by"]
+    run.write_text("run.json", json.dumps(facts))
+    assert make_run_document(Run(run.directory)).outcome.triggered_by is None
 
 
 def test_a_recorded_run_is_compared_with_the_runs_before_it(plant, judgement, sqlite_history):

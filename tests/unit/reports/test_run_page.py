@@ -31,7 +31,7 @@ START = 1_700_000_000_000_000
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """A run of a shipped scenario in which a region was destroyed and one message was lost."""
-    made = make_run(tmp_path / "run", "sync_datacenter_loss", versions={"java": "9.9"})
+    made = make_run(tmp_path / "run", "sync_datacenter_loss", versions={"java": "9.9"}, triggered_by=f"alice {NASTY}")
     (name,) = (fault.name for fault in made.scenario.faults)
     targets = [node for node, one in made.topology.nodes.items() if one.region == "eu"]
     fault = {"run_id": "r", "fault": name, "kind": "destroy", "targets": targets, "evidence": ""}
@@ -114,6 +114,7 @@ def test_the_page_tells_the_story_the_bounds_and_the_places(run: Run) -> None:
     assert re.search(r"1 that do not apply.*?not applicable: it has one cluster", html, re.DOTALL)
     assert "before: 1 of 1 segments; end: 0 of 1 segments" in html
     assert "before: 0 of 1 segments; end: 1 of 1 segments" in html
+    assert "<dt>triggered by</dt><dd>alice &lt;/script" in html
 
 
 def test_a_value_without_a_bound_did_not_pass_and_what_was_not_measured_has_its_reason(run: Run) -> None:

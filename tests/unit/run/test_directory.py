@@ -33,7 +33,7 @@ def test_a_directory_holds_one_run(run: Run) -> None:
 def test_what_is_known_before_a_run_is_read_as_it_was_written(tmp_path: Path, run: Run) -> None:
     known = {
         **{"triggered_at": 7, "slot": 1, "addresses": {"b1": "127.10.1.11"}, "views": {"b1": {"b2": "127.10.2.1"}}},
-        **{"settings": {"workload.rate": 5}, "report": "https://here"},
+        **{"settings": {"workload.rate": 5}, "report": "https://here", "triggered_by": "alice"},
     }
     made = Run.create(str(tmp_path / "x"), run_id="r2", scenario=run.scenario, topology=run.topology, **known)
     facts = Run(made.directory).facts

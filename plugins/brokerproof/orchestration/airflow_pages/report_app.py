@@ -1,8 +1,8 @@
 """The web application that serves Brokerproof's pages in Airflow's UI, and decides who may read each page.
 
 Every request, even for a style sheet, needs a login to Airflow. A user sees the runs of a scenario only if Airflow lets
-the user read the scenario's DAG. The application checks both itself, because Airflow does not protect the applications
-of plugins. It changes no data.
+the user read the runs of the scenario's DAG. The application checks both itself, because Airflow does not protect the
+applications of plugins. It changes no data.
 """
 
 from __future__ import annotations
@@ -325,17 +325,25 @@ def _page(request: Request, here: str = "", *, draws: bool = True) -> Page:
 
 def _authorize(scenario: str, user: Any) -> None:
     """Raises HTTPException if the user may not read the runs of the scenario's DAG."""
-    if not get_auth_manager().is_authorized_dag(
-        method="GET",
-        access_entity=DagAccessEntity.RUN,
-        details=DagDetails(id=scenario, team_name=DagModel.get_team_name(scenario)),
-        user=user,
-    ):
+    if not _may_read_runs(scenario, user):
         raise HTTPException(403, f"You may not read the runs of {scenario}.")
 
 
+def _may_read_runs(scenario: str, user: Any) -> bool:
+    return bool(
+        get_auth_manager().is_authorized_dag(
+            method="GET",
+            access_entity=DagAccessEntity.RUN,
+            details=DagDetails(id=scenario, team_name=DagModel.get_team_name(scenario)),
+            user=user,
+        )
+    )
+
+
 def _list_readable_scenarios(user: Any) -> set[str]:
-    return set(get_auth_manager().get_authorized_dag_ids(user=user, method="GET"))
+    """Return the scenarios whose runs the user may read. The right to read a DAG alone does not include its runs."""
+    readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+    return {scenario for scenario in readable if _may_read_runs(scenario, user)}
 
 
 def _open_history() -> AbstractContextManager[History | None]:

@@ -6,8 +6,10 @@ quick.
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from brokerproof.checks import check_suites, load_scenario
 from brokerproof.errors import InputError
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine import slots
+from brokerproof.machine.processes import SERVICE_MARK
 from brokerproof.orchestration.airflow_pages.page_addresses import find_run_page
 from brokerproof.orchestration.dag_building.step import StepOperator, fail_with_sentence
 from brokerproof.orchestration.dag_run import SETTINGS, derive_run_id
@@ -84,6 +87,7 @@ class ReserveOperator(BaseOperator):
                 run_id=run_id,
                 settings=changed,
                 triggered_at=clock.to_microseconds(dag_run.run_after),
+                triggered_by=_name_trigger(dag_run.triggering_user_name),
                 report=find_run_page(run_id),
             )
         write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))
@@ -92,6 +96,22 @@ class ReserveOperator(BaseOperator):
     def on_kill(self) -> None:
         """Raises AirflowTaskTerminated to stop the wait for a slot."""
         raise AirflowTaskTerminated("reserve was ended from outside")
+
+
+def _name_trigger(user: str | None) -> str:
+    """Return who requested a DAG run: Airflow's `user`, or `schedule` if Airflow itself did.
+
+    An embedded Airflow has only the user `admin`, so its runs have the name of the operating system's user.
+    """
+    if user is None:
+        return "schedule"
+    if not os.environ.get(SERVICE_MARK):
+        return user
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # The user has no name on this machine.
+        return f"user {os.getuid()}"
 
 
 def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:

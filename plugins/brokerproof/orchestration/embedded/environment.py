@@ -17,6 +17,8 @@ from brokerproof.settings import Settings
 
 USER = "admin"
 ASYNC_DATABASE_URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"
+# The variable with the database's URL for the DAG `clean_up`, because Airflow hides its own variable from tasks.
+CLEANED_DATABASE_URL = "AIRFLOW_DATABASE_URL"
 
 _AUTH_MANAGER = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
 # A cluster under load takes the machine's cores, so a task that Airflow starts meanwhile is slow. With the defaults,
@@ -44,6 +46,7 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
     """
     read_password(settings.airflow_home)
     keys = _read_keys(settings.airflow_home)
+    database = build_database_environment(settings.airflow_home, os.environ)
     url = f"http://127.0.0.1:{port}"
     environment = dict(os.environ)
     # With this variable, every process of Airflow would compile all modules again, which takes 3 s.
@@ -80,7 +83,8 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__WORKERS": "1",
-        **build_database_environment(settings.airflow_home, os.environ),
+        **database,
+        CLEANED_DATABASE_URL: database[DATABASE_URL],
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.airflow_home / "logs"),
         **_LONGER_TIMEOUTS,
         **_SHORTER_TIMEOUTS,

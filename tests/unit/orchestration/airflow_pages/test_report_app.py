@@ -18,6 +18,8 @@ from brokerproof.results.history import History, open_history
 
 SCENARIO = "kill_region"
 Fetch = Callable[[str], httpx.Response]
+# As it is before a fixture lets everybody in.
+authorize = report_app._authorize
 
 
 @pytest.fixture
@@ -38,6 +40,49 @@ def fetch(monkeypatch: pytest.MonkeyPatch, sqlite_history: History) -> Fetch:
         return asyncio.run(send())
 
     return get
+
+
+def test_the_pages_start_and_change_nothing() -> None:
+    methods = {method for route in report_app.make_report_app().routes for method in route.methods}  # type: ignore[attr-defined]
+    assert methods == {"GET"}
+
+
+class FakeAuthManager:
+    """An auth manager whose users may read every DAG, and the runs of `allowed`."""
+
+    def __init__(self, *allowed: str) -> None:
+        self._allowed = allowed
+
+    def is_authorized_dag(self, *, method: str, access_entity: Any, details: Any, user: Any) -> bool:
+        return (method, access_entity.name) == ("GET", "RUN") and details.id in self._allowed
+
+    def get_authorized_dag_ids(self, *, user: Any, method: str) -> set[str]:
+        return {SCENARIO, "another"}
+
+
+@pytest.mark.parametrize(("allowed", "status"), [((SCENARIO,), 200), (("another",), 403), ((), 403)])
+def test_only_who_may_read_the_runs_of_a_scenario_sees_them_anywhere(
+    fetch: Fetch,
+    plant: Any,
+    judgement: Any,
+    sqlite_history: History,
+    monkeypatch: pytest.MonkeyPatch,
+    allowed: tuple[str, ...],
+    status: int,
+) -> None:
+    sqlite_history.record(plant("r1", judged=judgement()))
+    monkeypatch.setattr(report_app, "_authorize", authorize)
+    monkeypatch.setattr(report_app, "get_auth_manager", lambda: FakeAuthManager(*allowed))
+    monkeypatch.setattr(report_app.DagModel, "get_team_name", lambda dag_id: None)
+    for path in (
+        *("/runs/r1", "/runs/r1/files/report.json", "/runs/r1/tables/publishes", "/runs/r1/messages/p/1"),
+        *(f"/scenarios/{SCENARIO}", f"/scenarios/{SCENARIO}/groups", f"/dags/{SCENARIO}", f"/dags/{SCENARIO}/runs/r1"),
+        "/compare?a=r1&b=r1",
+    ):
+        # A message or a table that the run lacks is 404, for who may look.
+        assert (fetch(path).status_code == 403) == (status == 403), path
+    for path in ("/", "/metrics", "/compare"):
+        assert (SCENARIO in fetch(path).text) == (status == 200), path
 
 
 @pytest.mark.parametrize("tries", [(1,), (1, 2), (9, 10), (1, 20, 21), (1, 3, 107)])

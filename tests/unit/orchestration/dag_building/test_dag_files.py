@@ -47,7 +47,7 @@ def test_every_scenario_of_the_project_has_its_dag_and_no_file_fails() -> None:
     assert bag.import_errors == {}
     names = {file.stem for file in SCENARIOS.glob("*.yaml")}
     assert names
-    assert set(bag.dags) == names | {"campaign"}
+    assert set(bag.dags) == names | {"campaign", "clean_up"}
 
 
 def test_dag_files_import_nothing_that_takes_seconds(scenarios: Path) -> None:
@@ -188,7 +188,7 @@ def test_an_import_error_names_broken_scenarios_and_the_other_dags_load(scenario
     (scenarios / "broken.yaml").write_text(SCENARIO.replace("size: 200", "sizes: 200"))
     (scenarios / "torn.yaml").write_text("title: [")
     bag = load()
-    assert set(bag.dags) == {"region_lost", "campaign"}
+    assert set(bag.dags) == {"region_lost", "campaign", "clean_up"}
     ((file, message),) = bag.import_errors.items()
     # Not the file of the usable ones: Airflow runs no DAG of a file with an import error.
     assert Path(file).name == "unusable_scenarios.py"

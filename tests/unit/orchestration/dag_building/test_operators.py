@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import getpass
 import logging
 import subprocess
 import sys
@@ -159,7 +160,9 @@ def reserve(scenarios: Path) -> Iterator[Callable[..., Run]]:
 class TestReserve:
     def context(self, **params: Any) -> dict[str, Any]:
         run = SimpleNamespace(
-            run_id="manual__2026-11-21T01:34:39.123+00:00", run_after=datetime(2026, 11, 21, tzinfo=UTC)
+            run_id="manual__2026-11-21T01:34:39.123+00:00",
+            run_after=datetime(2026, 11, 21, tzinfo=UTC),
+            triggering_user_name="alice",
         )
         return {"ti": FakeTaskInstance(), "dag_run": run, "params": params}
 
@@ -170,6 +173,30 @@ class TestReserve:
         assert run.facts.settings == settings
         assert (run.scenario.workload.rate, run.scenario.phases.steady_s) == (2000, 5)
         assert run.facts.triggered_at == 1795219200_000_000
+
+    @pytest.mark.parametrize(
+        ("user", "service", "triggered_by"),
+        [
+            ("alice", "", "alice"),
+            (None, "", "schedule"),
+            # The one user of an embedded Airflow is `admin`, which says nothing about the person.
+            ("admin", "/home:airflow", getpass.getuser()),
+            (None, "/home:airflow", "schedule"),
+        ],
+        ids=["of a team", "by its schedule", "embedded", "embedded, by its schedule"],
+    )
+    def test_knows_who_triggered_the_run(
+        self,
+        reserve: Callable[..., Run],
+        monkeypatch: pytest.MonkeyPatch,
+        user: str | None,
+        service: str,
+        triggered_by: str,
+    ) -> None:
+        monkeypatch.setenv("BROKERPROOF_SERVICE", service)
+        context = self.context()
+        context["dag_run"].triggering_user_name = user
+        assert reserve(context).facts.triggered_by == triggered_by
 
     @pytest.mark.parametrize(
         ("environment", "report"),

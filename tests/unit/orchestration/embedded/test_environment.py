@@ -9,6 +9,7 @@ import pytest
 from brokerproof.orchestration.embedded.airflow_supervisor import migrate_database
 from brokerproof.orchestration.embedded.environment import (
     ASYNC_DATABASE_URL,
+    CLEANED_DATABASE_URL,
     DATABASE_URL,
     build_airflow_environment,
     build_database_environment,
@@ -63,6 +64,7 @@ def test_airflows_processes_get_it_and_no_second_variable_of_another_database(
     environment = build_airflow_environment(settings, 1)
     assert environment[DATABASE_URL] == (url or f"sqlite:///{settings.airflow_home}/airflow.db")
     assert environment.get(ASYNC_DATABASE_URL) == (url or None)
+    assert environment[CLEANED_DATABASE_URL] == environment[DATABASE_URL]
 
 
 def test_its_own_file_is_migrated_once_and_another_database_whenever_airflow_starts(
