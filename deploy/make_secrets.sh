@@ -18,7 +18,7 @@ find_setting() {
 make_password() { head -c "${1:-24}" /dev/urandom | base64 | tr '+/' '-_'; }
 # The containers' users read the files, and the directory keeps out other users of this machine.
 write_secret() {
-  [ -e "$secrets/$1" ] || { printf '%s\n' "$2" > "$secrets/$1.new" && chmod 444 "$secrets/$1.new" && mv "$secrets/$1.new" "$secrets/$1"; }
+  [ -e "$secrets/$1" ] || { printf '%s\n' "$2" > "$secrets/$1.new" && chmod 644 "$secrets/$1.new" && mv "$secrets/$1.new" "$secrets/$1"; }
 }
 # The old value, or a new password.
 choose() {

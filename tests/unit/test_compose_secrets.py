@@ -57,7 +57,7 @@ def test_every_secret_of_the_platform_is_made_once(tmp_path: Path, engine: str) 
 def test_only_the_containers_and_the_owner_can_read_them(tmp_path: Path, engine: str) -> None:
     make_secrets(tmp_path, engine)
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "secrets").iterdir()} == {0o444}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "secrets").iterdir()} == {0o644}
 
 
 def test_the_passwords_of_an_older_version_move_out_of_the_settings(tmp_path: Path, engine: str) -> None:
