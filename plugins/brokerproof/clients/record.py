@@ -148,7 +148,7 @@ class RecordReader:
 
 def list_epochs(run: Run, client: str) -> list[int]:
     """Return the numbers (epochs) of a client's processes that left files, in ascending order."""
-    names = _list_names(run, "clients", client)
+    names = run.list_names("clients", client)
     return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
 
 
@@ -170,7 +170,7 @@ def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
 
 def list_clients(run: Run, job: str) -> list[str]:
     """Return the names of a job's clients that have a record, sorted."""
-    return sorted(name for name in _list_names(run, "clients") if name.startswith(f"{job}-"))
+    return sorted(name for name in run.list_names("clients") if name.startswith(f"{job}-"))
 
 
 def remove_records(run: Run, job: str) -> None:
@@ -187,16 +187,9 @@ def name_client(job: str, number: int) -> str:
 
 def _list_segments(run: Run, client: str, epoch: int) -> list[int]:
     """Return the numbers of the segments (files of rows) that one process of a client wrote, in ascending order."""
-    names = [name for name in _list_names(run, "clients", client) if name.endswith(_SEGMENT)]
+    names = [name for name in run.list_names("clients", client) if name.endswith(_SEGMENT)]
     parts = (name.removesuffix(_SEGMENT).partition("-") for name in names)
     return sorted(int(number) for of_epoch, _, number in parts if of_epoch == str(epoch))
-
-
-def _list_names(run: Run, *path: str) -> list[str]:
-    filesystem, directory = fsspec.url_to_fs(run.path(*path))
-    if not filesystem.exists(directory):
-        return []
-    return [found.rstrip("/").rsplit("/", 1)[-1] for found in filesystem.ls(directory, detail=False)]
 
 
 def _locate_segment(client: str, epoch: int, number: int) -> tuple[str, str, str]:

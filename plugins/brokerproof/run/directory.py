@@ -19,6 +19,7 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import fsspec
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from brokerproof import clock
+from brokerproof.bounded_reading import MOST_JSON_BYTES, ContentError, check_regular, read_text
 from brokerproof.errors import RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -147,11 +149,32 @@ class Run:
         """
         filesystem, root = fsspec.url_to_fs(self.table(table))
         try:
-            paths = filesystem.find(root) if filesystem.exists(root) else []
+            found = filesystem.find(root, detail=True) if filesystem.exists(root) else {}
         except OSError as error:
             raise RunError(f"the files of the table {table} of {self.directory} cannot be listed: {error}") from None
-        names = (path.removeprefix(root).lstrip("/") for path in paths)
-        return sorted(name for name in names if not any(part.startswith((".", "_")) for part in name.split("/")))
+        kinds = {path.removeprefix(root).lstrip("/"): facts["type"] for path, facts in found.items()}
+        names = [name for name in kinds if not any(part.startswith((".", "_")) for part in name.split("/"))]
+        for name in names:
+            # A link may point to a file, which is read.
+            if kinds[name] != "file":
+                try:
+                    check_regular(Path(root, name))
+                except (ContentError, OSError) as error:
+                    raise RunError(f"{self.table(table)}/{name} cannot be read: {error}") from None
+        return sorted(names)
+
+    def list_names(self, *parts: str) -> list[str]:
+        """Return the sorted names of what is in a directory below the run's directory; none if it does not exist.
+
+        Raises RunError if it cannot be listed.
+        """
+        filesystem, root = fsspec.url_to_fs(self.path(*parts))
+        try:
+            found = filesystem.ls(root, detail=False) if filesystem.exists(root) else []
+        except OSError as error:
+            raise RunError(f"{self.path(*parts)} cannot be listed: {error.strerror or error}") from None
+        # No glob pattern is used, because a run's directory may contain characters that are special in a pattern.
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def exists(self, *parts: str) -> bool:
         """Whether a file or directory exists below the run's directory."""
@@ -159,11 +182,13 @@ class Run:
         return bool(filesystem.exists(root))
 
     def read_text(self, *parts: str) -> str:
-        """Return the content of a file. Raises FileNotFoundError if it is missing, RunError if it is not UTF-8 text."""
+        """Return the content of a file.
+
+        Raises FileNotFoundError if it is missing, and RunError if it is no regular file, too large or not UTF-8 text.
+        """
         try:
-            with fsspec.open(self.path(*parts), "r", encoding="utf-8") as file:
-                return str(file.read())
-        except UnicodeDecodeError as error:
+            return read_text(self.path(*parts), MOST_JSON_BYTES)
+        except ContentError as error:
             raise RunError(f"{self.path(*parts)} is damaged: {error}") from None
 
     def write_text(self, name: str, content: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from brokerproof.bounded_reading import ContentError, load_json
 from brokerproof.errors import RunError
 
 
@@ -23,8 +24,8 @@ Strict = TypeVar("Strict", bound=StrictModel)
 def load_object(text: str, *, file: str) -> dict[str, Any]:
     """Return the JSON object in `text`. Raises RunError, which names `file`, if `text` is not a JSON object."""
     try:
-        content = json.loads(text)
-    except ValueError as error:
+        content = load_json(text)
+    except ContentError as error:
         raise RunError(f"{file} is damaged: {error}") from None
     if not isinstance(content, dict):
         raise RunError(f"{file} is damaged: it holds no object")
