@@ -11,8 +11,9 @@ import json
 import math
 import os
 import stat
+import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -47,16 +48,21 @@ MOST_SEGMENT_BYTES = 64 << 20
 MOST_FOOTER_BYTES = 16 << 20
 MOST_ROW_GROUPS = 10_000
 MOST_COLUMNS = 100
-# The bytes of a row group before compression. A reader may hold a whole row group.
-MOST_ROW_GROUP_BYTES = 1 << 30
+# The bytes of a row group before compression. Spark's row groups have 128 MiB.
+MOST_ROW_GROUP_BYTES = 512 << 20
 # A file may state this many rows, and one row more for each of its bytes. So a file of a few bytes states few rows,
-# and a run may have any number of rows.
-MOST_ROWS_OF_ANY_FILE = 10_000_000
+# and a run may have any number of rows. A row takes at least 8 bytes, because no two messages have the same hash.
+MOST_ROWS_OF_ANY_FILE = 100_000
+# A text or list in a table. The longest ones are errors, and answers of a cluster of hundreds of nodes.
+LONGEST_CELL_BYTES = 64 << 10
 
 # After a mistake, the loader in Python reads the text again, because it names the right line. It takes 15 µs a byte.
 _MOST_BYTES_READ_AGAIN = 50_000
 # libyaml reads ten times faster than Python.
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+# The first and the last bytes of an Arrow file.
+_ARROW = b"ARROW1"
 
 _TOO_DEEP = "lists and mappings are nested too deep"
 _MEND_SYNTAX = "mend the syntax"
@@ -229,20 +235,19 @@ def _describe_mistake(text: str, error: yaml.YAMLError) -> ContentError:
 # JSON
 
 
-def load_json(text: str) -> Any:
+def load_json(text: str, *, are_finite: bool = True) -> Any:
     """Return the content of a JSON text. Raises ContentError if it is not valid, or exceeds a limit.
 
-    A name that an object has twice, NaN and infinite numbers are refused: JSON does not have the numbers, and a reader
-    would see one of the two values.
+    An object that has a name twice is refused, because a reader would see only one of the two values. JSON has no NaN
+    and no infinite numbers, so they are refused too, unless `are_finite` is false: then the caller checks its numbers.
     """
+    checks: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _parse_float} if are_finite else {}
     # Each value follows one of these characters. Those in texts are counted too, which is faster than to tell them.
     if sum(map(text.count, ",[{")) > MOST_JSON_VALUES:
         remedy = "divide it, or leave out what is not needed"
         raise ContentError(f"has more than {MOST_JSON_VALUES:,} values", remedy=remedy)
     try:
-        content = json.loads(
-            text, object_pairs_hook=_make_object, parse_constant=_refuse_number, parse_float=_parse_float
-        )
+        content = json.loads(text, object_pairs_hook=_make_object, **checks)
     except json.JSONDecodeError as error:
         raise ContentError(f"not valid JSON: {error}", remedy=_MEND_SYNTAX) from None
     except RecursionError:
@@ -377,3 +382,56 @@ def _is_same_type(found: pa.DataType, expected: pa.DataType) -> bool:
     if pa.types.is_list(expected):
         return pa.types.is_list(found) and _is_same_type(found.value_type, expected.value_type)
     return bool(found == expected or (pa.types.is_timestamp(found) and pa.types.is_timestamp(expected)))
+
+
+# Arrow
+
+
+def read_segment(content: bytes, schemas: Collection[pa.Schema]) -> tuple[pa.RecordBatch, dict[bytes, bytes]]:
+    """Return the only batch of an Arrow file, and the metadata of its columns. No memory is allocated for its rows.
+
+    Raises ContentError if the file is damaged, if its columns are not those of one of `schemas`, or if it is
+    compressed: clients do not compress it, and a few compressed bytes can stand for gigabytes.
+    """
+    import pyarrow as pa
+
+    if len(content) < 24 or not content.startswith(_ARROW) or not content.endswith(_ARROW):
+        raise ContentError("is no Arrow file, or its end is missing")
+    try:
+        source = pa.BufferReader(pa.py_buffer(content).slice(8))
+        schema = pa.ipc.read_schema(pa.ipc.read_message(source))
+        plain = schema.remove_metadata()
+        if plain not in schemas:
+            raise ContentError("its columns are not those of a table")
+        message = pa.ipc.read_message(source)
+        if _is_compressed(message.metadata.to_pybytes()):
+            raise ContentError("its rows are compressed")
+        rows = pa.ipc.read_record_batch(message, plain)
+        # A damaged batch may point outside its memory, and the first use of its rows would then end the process.
+        rows.validate(full=True)
+    except (pa.ArrowException, OSError, EOFError, struct.error) as error:
+        raise ContentError(shorten(str(error) or repr(error), 200)) from None
+    return rows, schema.metadata or {}
+
+
+def _is_compressed(header: bytes) -> bool:
+    """Whether the header of an Arrow batch says that its rows are compressed. Arrow would decompress them at once.
+
+    The header is a FlatBuffer, see Message.fbs of Arrow. A table begins with the distance back to a list of 16-bit
+    offsets of its fields. A field that is left out has the offset 0.
+    """
+
+    def find(table: int, field: int) -> int | None:
+        (distance,) = struct.unpack_from("<i", header, table)
+        (size,) = struct.unpack_from("<H", header, table - distance)
+        place = 4 + 2 * field
+        offset = struct.unpack_from("<H", header, table - distance + place)[0] if place < size else 0
+        return table + offset if offset else None
+
+    (message,) = struct.unpack_from("<I", header, 0)
+    # The third field of a message is its batch, and the fourth field of a batch is its compression.
+    pointer = find(message, 2)
+    if pointer is None:
+        raise ContentError("its rows are missing")
+    (distance,) = struct.unpack_from("<I", header, pointer)
+    return find(pointer + distance, 3) is not None

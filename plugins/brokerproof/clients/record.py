@@ -20,8 +20,9 @@ import fsspec
 import pyarrow as pa
 
 from brokerproof import clock
+from brokerproof.bounded_reading import MOST_SEGMENT_BYTES, load_json, read_bytes, read_segment
 from brokerproof.clients.deliveries import ConfirmedAcks
-from brokerproof.errors import RunError
+from brokerproof.errors import RunError, shorten
 from brokerproof.machine.files import stage_object
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, read_record, write_record
@@ -131,18 +132,12 @@ class RecordReader:
     def _read_segment(self) -> Segment | None:
         path = self._run.path(*_locate_segment(self._client, self.epoch, self._number))
         try:
-            with fsspec.open(path, "rb") as file:
-                content = pa.ipc.open_file(pa.BufferReader(file.read()))
-            rows = content.get_batch(0).replace_schema_metadata(None)
-            # A damaged batch may point outside its memory, and the first use of its rows would then end the process.
-            rows.validate(full=True)
-            if rows.schema not in SCHEMAS.values():
-                raise ValueError("its columns are not those of a table")
-            acks = [ConfirmedAcks.from_plain(each) for each in json.loads(content.schema.metadata[_ACKS])]
+            rows, metadata = read_segment(read_bytes(path, MOST_SEGMENT_BYTES), SCHEMAS.values())
+            acks = [ConfirmedAcks.from_plain(each) for each in load_json(metadata[_ACKS].decode("utf-8"))]
         except FileNotFoundError:
             return None
-        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
-            raise RunError(f"{path} is damaged: {error!r}") from None
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise RunError(f"{path} is damaged: {shorten(str(error) or repr(error), 200)}") from None
         return Segment(rows=rows, acks=acks)
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from typing import Any, Literal
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from brokerproof import clock
 from brokerproof.bounded_reading import MOST_JSON_BYTES, ContentError, check_regular, read_text
@@ -50,8 +49,10 @@ class RunFacts(StrictModel):
 
     version: Literal[1] = 1
     run_id: str
-    created_at: datetime
-    triggered_at: int | None = Field(None, description="when the run was requested; null if this is unknown")
+    created_at: AwareDatetime
+    triggered_at: int | None = Field(
+        None, ge=clock.FIRST_US, le=clock.LAST_US, description="when the run was requested; null if this is unknown"
+    )
     scenario: dict[str, Any] = Field(description="as it was in force, with every default")
     topology: dict[str, Any] = Field(description="as it was in force, with every default")
     settings: dict[str, Any] = Field(default_factory=dict, description="what was changed for this run, by dotted path")

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import fsspec
 from pydantic import Field
@@ -24,8 +24,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 from brokerproof.run.tables import AttemptOutcome
 
-# Microseconds since the epoch.
-Moment = int
+# Microseconds since the epoch, within the years 1 to 9999, which are those of Python's datetime.
+Moment = Annotated[int, Field(ge=clock.FIRST_US, le=clock.LAST_US)]
 
 
 class Record(StrictModel):
