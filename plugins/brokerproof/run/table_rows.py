@@ -26,8 +26,9 @@ from brokerproof.run.tables import SCHEMAS
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# One thread is enough, because a look-up reads little, and the machine may also run a cluster.
-_CONFIG: Mapping[str, Any] = {"threads": "1", "memory_limit": "200MB"}
+# One thread is enough, because a look-up reads little, and the machine may also run a cluster. A row group of 340 MB is
+# read with this memory, because DuckDB decodes a page of it at a time.
+_CONFIG: Mapping[str, Any] = {"threads": "1", "memory_limit": "128MB"}
 _BATCH_ROWS = 200
 # The limit on collected rows. A message that is delivered again and again may have any number of rows.
 _MOST_ROWS = 10_000
