@@ -63,10 +63,11 @@ def serve(connection: Connection, make_reader: Callable[[Path], Read]) -> None:
         read = make_reader(Path(directory))
         limit = _read_kb("VmSize") * 1024 + _MOST_RESERVED
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        # The first message is a file that was not mutated. Reading it imports modules.
         with suppress(EOFError):
             while True:
                 connection.send(_try_file(read, connection.recv()))
+                # The first file is not mutated. What was imported for it stays, so the collector need not look at it.
+                gc.freeze()
 
 
 def _try_file(read: Read, file: File) -> tuple[str, float, float]:

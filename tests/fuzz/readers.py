@@ -1,7 +1,7 @@
 """The readers that are fuzzed, and the files that are mutated for them. A child process of the harness imports them.
 
-A reader is made by a function that takes a directory and fills it with what the reader needs. The reader takes the name
-of a file and its mutated content, puts the file into its place, and yields what users of Brokerproof do with such files.
+A reader is made by a function that takes a directory and fills it with what the reader needs. The reader takes the
+name of a file and its mutated content, puts it into the file, and yields what users of Brokerproof do with such files.
 """
 
 from __future__ import annotations
@@ -129,10 +129,8 @@ def plant_whole_run(directory: Path) -> Run:
     restart = {"run_id": "r1", "source": "service_manager:x", "metric": "ended", "value": "1"}
     run.append("observations", [{**restart, "at": start}])
     run.append("copies", [{**place, "at": start, "moment": "end", "segment": n, "holders": ["a", "b"]} for n in seqs])
-    run.append(
-        "messages",
-        [{**place, "producer": "p0", "seq": n, "anomalies": ["lost"], "copies": 1, "deliveries": 0} for n in seqs],
-    )
+    judged = {**place, "producer": "p0", "anomalies": ["lost"], "copies": 1, "deliveries": 0}
+    run.append("messages", [{**judged, "seq": n} for n in seqs])
     write_record(run, compose_outcome(run))
     write_record(run, PhaseTimes(steady_at=start, impact_at=start, recovery_at=start, ends_at=start))
     write_record(run, FaultsUndone(undone=True, problems=(), at=start))
@@ -153,7 +151,8 @@ def plant_whole_run(directory: Path) -> Run:
     return run
 
 
-KINDS = {name_file(kind).removesuffix(".json"): kind for kind in (*Record.__subclasses__(), Outcome)}
+_KINDS: list[type[Record]] = [*Record.__subclasses__(), Outcome]
+KINDS = {name_file(kind).removesuffix(".json"): kind for kind in _KINDS}
 
 
 def list_json_files(directory: Path) -> list[tuple[str, bytes]]:
