@@ -85,9 +85,7 @@ def _try_file(read: Read, file: File) -> tuple[str, float, float]:
                 pass
             except BaseException as error:
                 place = traceback.extract_tb(error.__traceback__)[-1]
-                first_line = str(error).partition("\n")[0][:100]
-                where = f"{Path(place.filename).name}:{place.lineno}"
-                problem = problem or f"{type(error).__name__} in {where}: {first_line}"
+                problem = problem or f"{type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
             seconds = max(seconds, time.process_time() - started)
             megabytes = max(megabytes, (_read_kb("VmHWM") - before) / 1024)
     return problem, seconds, megabytes

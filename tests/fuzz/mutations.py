@@ -204,6 +204,8 @@ def mutate_parquet(content: bytes, chance: random.Random, value: Any) -> bytes:
         row_group_size=group,
         compression=compression,
         use_dictionary=chance.choice([True, False]),
+        # Without it, a column of a dictionary counts as a column of texts.
+        store_schema=chance.choice([True, False]),
     )
     written = file.getvalue()
     return mutate_bytes(written, chance) if chance.randrange(5) == 0 else written
