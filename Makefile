@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image audit down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform cluster e2e browser flagship matrix docs figures compose-secrets image audit down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,11 @@ CHAOS := PYTHONPATH=tests/systems:tests/installations $(BIN)/python tests/chaos/
 chaos: setup ## kill random parts of the platform during 50 runs on the test system and 10 on Pulsar; nothing may stay
 	$(CHAOS) --system testlog --count 50 --seed $(SEED) --at-once 2
 	$(CHAOS) --system pulsar --count 10 --seed $(SEED)
+
+# The same seed makes the same files: make fuzz INPUTS=300 SEED=7
+INPUTS ?= 10000
+fuzz: setup ## give INPUTS mutated files of each format to what reads them; each must be read or refused, soon and in little memory
+	PYTHONPATH=tests/fuzz:tests/installations $(BIN)/python tests/fuzz/fuzzing.py --count $(INPUTS) --seed $(SEED)
 
 containers: setup ## tests of containers; they start an engine where none answers, or say why they cannot
 	$(PYTEST) tests/containers

@@ -15,13 +15,13 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import yaml
+from brokerproof.bounded_reading import load_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = ("plugins", "spark_jobs", "dags", "topologies", "expectations", "tools", "docs", "README.md", "CHANGELOG.md")
 
 _LIST = ROOT / "tools" / "hard_phrases.yaml"
-REMEDIES: dict[str, str] = yaml.safe_load(_LIST.read_text(encoding="utf-8"))
+REMEDIES: dict[str, str] = load_yaml(_LIST.read_text(encoding="utf-8"))
 _PHRASES = [
     (re.compile(r"\b(?:" + pattern.replace(" ", r"\s+") + r")(?!\w)", re.IGNORECASE), remedy)
     for pattern, remedy in REMEDIES.items()

@@ -14,13 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from brokerproof.errors import DeadlineError
+from brokerproof.errors import DeadlineError, RunError
 
 T = TypeVar("T")
 
 # The variable by which a process passes its time axis to the processes that it starts, as "BOOT_ID OFFSET_US".
 AXIS = "BROKERPROOF_TIME_AXIS"
 _READINGS = 5
+# The years 1 to 9999, which are those of Python's datetime.
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 class Clock:
@@ -120,7 +122,12 @@ if AXIS in os.environ:
 
 
 def to_utc(microseconds: int) -> datetime:
-    """Return a Unix time in microseconds as an aware datetime in UTC."""
+    """Return a Unix time in microseconds as an aware datetime in UTC.
+
+    Raises RunError for a time that a datetime cannot have, which only a damaged record contains.
+    """
+    if not FIRST_US <= microseconds <= LAST_US:
+        raise RunError("a time is before the year 1 or after the year 9999")
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 

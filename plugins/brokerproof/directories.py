@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from brokerproof.bounded_reading import MOST_YAML_BYTES, ContentError, read_text
 from brokerproof.errors import InputError
 
 
@@ -149,8 +150,8 @@ def _is_misnamed(file: Path, ending: str) -> bool:
         return False
     # A directory may hold scenarios beside suites, so only the content shows that a YAML file is meant as a suite.
     try:
-        return re.search(r"^expectations *:", file.read_text(encoding="utf-8"), re.MULTILINE) is not None
-    except (OSError, ValueError):
+        return re.search(r"^expectations *:", read_text(file, MOST_YAML_BYTES), re.MULTILINE) is not None
+    except (OSError, ContentError):
         return False
 
 

@@ -13,7 +13,8 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts, Judgement, SuiteJudgement
-from brokerproof.run.seals import SealCheck, check_seals
+from brokerproof.run.seals import WRITERS, SealCheck, check_seals
+from brokerproof.run.table_rows import check_files
 from pyspark.sql import SparkSession
 
 from brokerproof_judging import table_io
@@ -93,6 +94,8 @@ def _judge(
     spark: SparkSession, run: Run, seals: SealCheck, evaluate: EvaluateSuites, expectations: Sequence[str]
 ) -> Judgement:
     watch = Stopwatch()
+    # Spark reads tables without limits, so a file that is a bomb must not get so far.
+    check_files(run, WRITERS)
     wall_clocks = read_wall_clocks(run)
     # The clock error that judging uses is 0 if all processes ran on one host.
     run = run.with_facts(clock_error_us=wall_clocks.clock_error_us)

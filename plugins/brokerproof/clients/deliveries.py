@@ -35,8 +35,16 @@ class ConfirmedAcks:
 
     @classmethod
     def from_plain(cls, content: Mapping[str, Any]) -> Self:
+        """Return the answer that `to_plain` wrote. Raises ValueError, LookupError or TypeError for something else."""
         positions = {partition: Position(segment, offset) for partition, segment, offset in content["positions"]}
+        numbers = [content["at"], *(number for at, place in positions.items() for number in (at, *place[:2]))]
+        if not isinstance(content["cluster"], str) or not all(map(_is_number, numbers)):
+            raise ValueError("an answer about acks has something else than its numbers and its cluster")
         return cls(cluster=content["cluster"], at=content["at"], positions=positions)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
 
 
 def describe_received(received: Received) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from brokerproof import clock
 from brokerproof.clients.client_process import Parent
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
-from brokerproof.errors import RunError
+from brokerproof.errors import RunError, shorten
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
@@ -47,6 +47,9 @@ _CLOSE_S = 10.0
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000
 _ROWS = 10_000
+# The load may begin late and end late, so a producer may send this many messages more than its schedule has. No
+# producer sends more messages than the second number in a day.
+_SPARE_SEQS, _MOST_SEQS = 1_000_000, 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,16 +394,27 @@ def complete_publishes(
 
     These other messages have the outcome `unknown`. `has_ended` is called after the last segment of the record. If it
     returns True, the producer ended by itself, its record is complete, and no row is added.
+
+    Raises RunError if the record names a message that the scenario's rate and times cannot reach.
     """
+    scenario = run.scenario
+    limit = min(int(task.rate * 2 * (scenario.phases.total_s + scenario.settle_s)) + _SPARE_SEQS, _MOST_SEQS)
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:
-        seqs = segment.rows.column("seq").to_numpy()
-        if (most := int(seqs.max())) >= len(seen):
+        column = segment.rows.column("seq")
+        seqs = column.fill_null(-1).to_numpy()
+        if len(seqs) and not 0 <= int(seqs.min()) <= int(seqs.max()) < limit:
+            raise RunError(f"the record of {task.client} is damaged: it names a message that it cannot have sent")
+        if (most := int(seqs.max(initial=0))) >= len(seen):
             seen = np.concatenate([seen, np.zeros(max(len(seen), most + 1 - len(seen)), dtype=bool)])
         seen[seqs] = True
         yield segment.rows
     if has_ended() or (reservation := reader.read_reservation()) is None:
         return
+    if not 0 <= reservation.until < limit:
+        raise RunError(
+            f"the reservation of {task.client} is damaged: it has {shorten(str(reservation.until))} messages"
+        )
     recorded = seen[: reservation.until]
     missing = np.flatnonzero(~recorded).tolist() + list(range(len(recorded), reservation.until))
     constant = _make_constant(run, task, reader.epoch)

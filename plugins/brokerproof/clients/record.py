@@ -20,8 +20,9 @@ import fsspec
 import pyarrow as pa
 
 from brokerproof import clock
+from brokerproof.bounded_reading import MOST_SEGMENT_BYTES, load_json, read_bytes, read_segment
 from brokerproof.clients.deliveries import ConfirmedAcks
-from brokerproof.errors import RunError
+from brokerproof.errors import RunError, shorten
 from brokerproof.machine.files import stage_object
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, read_record, write_record
@@ -131,24 +132,18 @@ class RecordReader:
     def _read_segment(self) -> Segment | None:
         path = self._run.path(*_locate_segment(self._client, self.epoch, self._number))
         try:
-            with fsspec.open(path, "rb") as file:
-                content = pa.ipc.open_file(pa.BufferReader(file.read()))
-            rows = content.get_batch(0).replace_schema_metadata(None)
-            # A damaged batch may point outside its memory, and the first use of its rows would then end the process.
-            rows.validate(full=True)
-            if rows.schema not in SCHEMAS.values():
-                raise ValueError("its columns are not those of a table")
-            acks = [ConfirmedAcks.from_plain(each) for each in json.loads(content.schema.metadata[_ACKS])]
+            rows, metadata = read_segment(read_bytes(path, MOST_SEGMENT_BYTES), SCHEMAS.values())
+            acks = [ConfirmedAcks.from_plain(each) for each in load_json(metadata[_ACKS].decode("utf-8"))]
         except FileNotFoundError:
             return None
-        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
-            raise RunError(f"{path} is damaged: {error!r}") from None
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise RunError(f"{path} is damaged: {shorten(str(error) or repr(error), 200)}") from None
         return Segment(rows=rows, acks=acks)
 
 
 def list_epochs(run: Run, client: str) -> list[int]:
     """Return the numbers (epochs) of a client's processes that left files, in ascending order."""
-    names = _list_names(run, "clients", client)
+    names = run.list_names("clients", client)
     return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
 
 
@@ -170,7 +165,7 @@ def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
 
 def list_clients(run: Run, job: str) -> list[str]:
     """Return the names of a job's clients that have a record, sorted."""
-    return sorted(name for name in _list_names(run, "clients") if name.startswith(f"{job}-"))
+    return sorted(name for name in run.list_names("clients") if name.startswith(f"{job}-"))
 
 
 def remove_records(run: Run, job: str) -> None:
@@ -187,16 +182,9 @@ def name_client(job: str, number: int) -> str:
 
 def _list_segments(run: Run, client: str, epoch: int) -> list[int]:
     """Return the numbers of the segments (files of rows) that one process of a client wrote, in ascending order."""
-    names = [name for name in _list_names(run, "clients", client) if name.endswith(_SEGMENT)]
+    names = [name for name in run.list_names("clients", client) if name.endswith(_SEGMENT)]
     parts = (name.removesuffix(_SEGMENT).partition("-") for name in names)
     return sorted(int(number) for of_epoch, _, number in parts if of_epoch == str(epoch))
-
-
-def _list_names(run: Run, *path: str) -> list[str]:
-    filesystem, directory = fsspec.url_to_fs(run.path(*path))
-    if not filesystem.exists(directory):
-        return []
-    return [found.rstrip("/").rsplit("/", 1)[-1] for found in filesystem.ls(directory, detail=False)]
 
 
 def _locate_segment(client: str, epoch: int, number: int) -> tuple[str, str, str]:

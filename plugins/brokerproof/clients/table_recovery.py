@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import fsspec
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
@@ -27,6 +28,7 @@ Complete = Callable[[Run, Task, RecordReader], Batches]
 
 # A client whose task is gone ends by itself within this many seconds.
 _CLIENTS_END_S = 5.0
+_ROWS_A_GROUP = 100_000
 
 
 def recover_tables(run: Run) -> list[str]:
@@ -97,5 +99,20 @@ def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
             stage_object(run.path("tables", table, f"part-{name}.parquet"), "wb") as file,
             pq.ParquetWriter(file, SCHEMAS[table]) as writer,
         ):
-            for batch in batches:
-                writer.write_batch(batch)
+            for rows in _join(batches):
+                writer.write_table(rows)
+
+
+def _join(batches: Batches) -> Iterator[pa.Table]:
+    """Yield the rows of all batches in tables of about `_ROWS_A_GROUP` rows, which become row groups of a file.
+
+    A batch has the rows of half a second. With a row group for each, a long run's footer would exceed its limit.
+    """
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(each.num_rows for each in waiting) >= _ROWS_A_GROUP:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from brokerproof import clock, lifecycle
+from brokerproof.bounded_reading import ContentError, load_yaml
 from brokerproof.checks import check_suites, list_suite_problems, load_scenario
 from brokerproof.commands.output import ExitStatus, print_error, print_json, print_progress, print_warning
 from brokerproof.commands.watch_commands import print_end, watch_run
@@ -230,9 +230,10 @@ def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
         if not equals or not path:
             raise InputError("is no setting", field=f"--set {shorten(text)}", remedy="write it as PATH=VALUE")
         try:
-            overrides[path] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError, RecursionError):
-            raise InputError("its value is no YAML", field=f"--set {shorten(text)}", remedy="quote the value") from None
+            overrides[path] = load_yaml(value)
+        except ContentError as error:
+            problem = f"its value is no YAML: {error.problem}"
+            raise InputError(problem, field=f"--set {shorten(text)}", remedy="quote the value") from None
     if options.runtime:
         overrides["runtime"] = options.runtime
     return overrides

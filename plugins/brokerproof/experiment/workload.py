@@ -53,7 +53,7 @@ class Subscription(FrozenModel):
 
     name: str = Field(pattern=IDENTIFIER)
     type: SubscriptionType = SubscriptionType.FAILOVER
-    consumers: int = Field(1, ge=1)
+    consumers: int = Field(1, ge=1, le=1_000)
     cluster: str | None = Field(
         None, description="cluster on which it is created; by default the first one of the topology"
     )
@@ -90,11 +90,13 @@ class Workload(FrozenModel):
 
     namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
     topic: str = Field("orders", pattern=HYPHENATED)
-    partitions: int = Field(0, ge=0, description="0 for a topic without partitions")
-    rate: int = Field(1000, ge=1, description="messages per second of all producers of one cluster together")
+    partitions: int = Field(0, ge=0, le=10_000, description="0 for a topic without partitions")
+    rate: int = Field(
+        1000, ge=1, le=10_000_000, description="messages per second of all producers of one cluster together"
+    )
     size: int = Field(200, ge=16, le=5_000_000, description="bytes of payload")
-    keys: int = Field(100, ge=1, description="different keys; each belongs to one producer")
-    producers: int = Field(2, ge=1, description="producers on each of `produce_on`")
+    keys: int = Field(100, ge=1, le=1_000_000, description="different keys; each belongs to one producer")
+    producers: int = Field(2, ge=1, le=1_000, description="producers on each of `produce_on`")
     produce_on: list[str] = Field(
         default_factory=list, description="clusters; by default the first one of the topology"
     )

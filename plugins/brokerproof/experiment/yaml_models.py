@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from brokerproof.bounded_reading import MOST_YAML_BYTES, ContentError, load_yaml, read_text
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.model_mistakes import (
@@ -36,10 +35,6 @@ __all__ = [
     "suggest_name",
     "write_value",
 ]
-
-# Texts that are nested deeper are not read by libyaml, whose loader could overflow the stack and end the process. Valid
-# files are far below this depth.
-_DEEPEST = 100
 
 
 class FrozenModel(BaseModel):
@@ -67,48 +62,19 @@ PlainValue = Annotated[str | int | float | bool, BeforeValidator(_require_plain_
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file. Raises InputError if the file cannot be read or its content is no mapping."""
+    """Return the mapping in a YAML file.
+
+    Raises InputError if the file cannot be read, exceeds a limit of bounded_reading.py, or holds no mapping.
+    """
     try:
-        content = _load_yaml(path.read_text(encoding="utf-8"))
+        content = load_yaml(read_text(path, MOST_YAML_BYTES))
     except FileNotFoundError:
         raise InputError("no such file", file=str(path), remedy="check the name") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "cannot be read"
-        raise InputError(f"not valid YAML: {problem}", file=str(path), field=line, remedy="mend the syntax") from None
-    except RecursionError:
-        raise InputError("lists and mappings are nested too deep", file=str(path), remedy="mend the syntax") from None
-    except (OSError, ValueError) as error:
-        # A ValueError means that the file is not UTF-8, or has a number of more than 4,300 digits.
-        raise InputError(f"cannot be read: {error}", file=str(path), remedy="mend the file") from None
+    except ContentError as error:
+        raise InputError(error.problem, file=str(path), field=error.field, remedy=error.remedy) from None
     if not isinstance(content, dict):
         raise InputError("holds no mapping", file=str(path), remedy="start with fields like `title: …`")
     return content
-
-
-def _load_yaml(text: str) -> Any:
-    """Return the content of a YAML text. Raises YAMLError, ValueError or RecursionError."""
-    if yaml.__with_libyaml__:
-        # After an error the loader in Python reads the text again: it is ten times slower but names the right line.
-        with suppress(yaml.YAMLError):
-            if _measure_depth(text) <= _DEEPEST:
-                return yaml.load(text, Loader=yaml.CSafeLoader)
-    return yaml.safe_load(text)
-
-
-def _measure_depth(text: str) -> int:
-    """Return how deep lists and mappings are nested in a YAML text. Counting stops above `_DEEPEST`."""
-    depth = deepest = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            deepest = max(deepest, depth)
-            if deepest > _DEEPEST:
-                break
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return deepest
 
 
 def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model:

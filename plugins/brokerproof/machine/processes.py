@@ -23,6 +23,7 @@ from typing import Any
 
 import psutil
 
+from brokerproof.bounded_reading import MOST_JSON_BYTES, load_json, read_text
 from brokerproof.clock import wait_until
 from brokerproof.errors import BrokerproofError, DeadlineError, MachineError, NodeError
 from brokerproof.machine.files import write_whole
@@ -129,12 +130,18 @@ def describe_log(end: str) -> str:
 
 
 def find_recorded_process(record: Path) -> psutil.Process | None:
-    """Return the process that a record names; None if there is no record or the process has ended."""
+    """Return the process that a record names; None if there is no record or the process has ended.
+
+    Raises MachineError if the record is damaged.
+    """
     try:
-        content = json.loads(record.read_text(encoding="utf-8"))
+        content = load_json(read_text(record, MOST_JSON_BYTES))
+        pid, created = int(content["pid"]), float(content["created"])
     except FileNotFoundError:
         return None
-    return find_process(content["pid"], content["created"])
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        raise MachineError(f"{record} is damaged: {error}; remove it") from None
+    return find_process(pid, created)
 
 
 def read_start(pid: int) -> float:

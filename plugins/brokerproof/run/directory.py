@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -27,9 +26,10 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from brokerproof import clock
+from brokerproof.bounded_reading import MOST_JSON_BYTES, ContentError, check_regular, read_text
 from brokerproof.errors import InputError, MachineError, RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -52,8 +52,10 @@ class RunFacts(StrictModel):
     version: Literal[1] = 1
     # The id is a directory's name, and a part of addresses, of other files' names and of headers.
     run_id: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=500)
-    created_at: datetime
-    triggered_at: int | None = Field(None, description="when the run was requested; null if this is unknown")
+    created_at: AwareDatetime
+    triggered_at: int | None = Field(
+        None, ge=clock.FIRST_US, le=clock.LAST_US, description="when the run was requested; null if this is unknown"
+    )
     triggered_by: str | None = Field(
         None, description="the user who requested the run, or `schedule`; null if this is unknown"
     )
@@ -154,11 +156,32 @@ class Run:
         """
         filesystem, root = fsspec.url_to_fs(self.table(table))
         try:
-            paths = filesystem.find(root) if filesystem.exists(root) else []
+            found = filesystem.find(root, detail=True) if filesystem.exists(root) else {}
         except OSError as error:
             raise RunError(f"the files of the table {table} of {self.directory} cannot be listed: {error}") from None
-        names = (path.removeprefix(root).lstrip("/") for path in paths)
-        return sorted(name for name in names if not any(part.startswith((".", "_")) for part in name.split("/")))
+        kinds = {path.removeprefix(root).lstrip("/"): facts["type"] for path, facts in found.items()}
+        names = [name for name in kinds if not any(part.startswith((".", "_")) for part in name.split("/"))]
+        for name in names:
+            # A link may point to a file, which is read.
+            if kinds[name] != "file":
+                try:
+                    check_regular(Path(root, name))
+                except (ContentError, OSError) as error:
+                    raise RunError(f"{self.table(table)}/{name} cannot be read: {error}") from None
+        return sorted(names)
+
+    def list_names(self, *parts: str) -> list[str]:
+        """Return the sorted names of what is in a directory below the run's directory; none if it does not exist.
+
+        Raises RunError if it cannot be listed.
+        """
+        filesystem, root = fsspec.url_to_fs(self.path(*parts))
+        try:
+            found = filesystem.ls(root, detail=False) if filesystem.exists(root) else []
+        except OSError as error:
+            raise RunError(f"{self.path(*parts)} cannot be listed: {error.strerror or error}") from None
+        # No glob pattern is used, because a run's directory may contain characters that are special in a pattern.
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def exists(self, *parts: str) -> bool:
         """Whether a file or directory exists below the run's directory."""
@@ -166,11 +189,13 @@ class Run:
         return bool(filesystem.exists(root))
 
     def read_text(self, *parts: str) -> str:
-        """Return the content of a file. Raises FileNotFoundError if it is missing, RunError if it is not UTF-8 text."""
+        """Return the content of a file.
+
+        Raises FileNotFoundError if it is missing, and RunError if it is no regular file, too large or not UTF-8 text.
+        """
         try:
-            with fsspec.open(self.path(*parts), "r", encoding="utf-8") as file:
-                return str(file.read())
-        except UnicodeDecodeError as error:
+            return read_text(self.path(*parts), MOST_JSON_BYTES)
+        except ContentError as error:
             raise RunError(f"{self.path(*parts)} is damaged: {error}") from None
 
     def refuse_links(self) -> None:

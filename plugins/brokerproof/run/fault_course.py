@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import Moment
 from brokerproof.run.strict_model import StrictModel
@@ -50,8 +51,14 @@ _FIELDS = {
 
 
 def read_fault_courses(run: Run) -> dict[str, FaultCourse]:
-    """Return {fault: course} for the faults of a run that were injected, in the order of their injections."""
-    return follow_faults(iterate_rows(run, "faults"))
+    """Return {fault: course} for the faults of a run that were injected, in the order of their injections.
+
+    Raises RunError if the table `faults` is damaged.
+    """
+    try:
+        return follow_faults(iterate_rows(run, "faults"))
+    except ValueError as error:
+        raise RunError(f"the table faults of {run.directory} holds a row that cannot be used: {error}") from None
 
 
 def follow_faults(rows: Iterable[Mapping[str, Any]]) -> dict[str, FaultCourse]:

@@ -6,10 +6,7 @@ Each part of a run, such as a client, rewrites its own file at any time. So the 
 from __future__ import annotations
 
 import json
-from pathlib import PurePosixPath
 from typing import Any
-
-import fsspec
 
 from brokerproof import clock
 from brokerproof.errors import RunError
@@ -47,8 +44,5 @@ def read_live_status(run: Run, part: str) -> dict[str, Any]:
 
 def read_every_live_status(run: Run) -> dict[str, dict[str, Any]]:
     """Return {part: its live status} for all parts of the run that have written one."""
-    filesystem, root = fsspec.url_to_fs(run.path("progress"))
-    # No glob pattern is used, because the run's directory may contain characters that are special in a pattern.
-    files = map(PurePosixPath, filesystem.ls(root, detail=False) if filesystem.exists(root) else ())
-    parts = sorted(file.stem for file in files if file.suffix == ".json")
+    parts = sorted(name.removesuffix(".json") for name in run.list_names("progress") if name.endswith(".json"))
     return {part: read_live_status(run, part) for part in parts}

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import fsspec
 from pydantic import Field
@@ -24,8 +24,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 from brokerproof.run.tables import AttemptOutcome
 
-# Microseconds since the epoch.
-Moment = int
+# Microseconds since the epoch, within the years 1 to 9999, which are those of Python's datetime.
+Moment = Annotated[int, Field(ge=clock.FIRST_US, le=clock.LAST_US)]
 
 
 class Record(StrictModel):
@@ -84,13 +84,9 @@ def parse_record(kind: type[RecordModel], content: Mapping[str, Any], *, file: s
 
 
 def record_keys(run: Run, kind: type[Record]) -> list[str]:
-    """Return the keys of all records of a kind, sorted."""
-    filesystem, root = fsspec.url_to_fs(run.path("state"))
-    if not filesystem.exists(root):
-        return []
-    # No glob pattern is used, because a run's id may contain characters that are special in a pattern.
-    names = (path.rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False))
+    """Return the keys of all records of a kind, sorted. Raises RunError if the directory `state` cannot be listed."""
     prefix, suffix = name_file(kind, "*").split("*")
+    names = run.list_names("state")
     return sorted(
         name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
     )

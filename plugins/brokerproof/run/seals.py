@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from os import SEEK_END
 from typing import IO
 
-import fsspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 
 from brokerproof import clock
+from brokerproof.bounded_reading import ContentError, open_regular, read_footer
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
@@ -129,24 +127,24 @@ def _describe_difference(sealed: SealedFile, found: SealedFile) -> str:
 
 def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile]:
     """Return all files of a table as they are now, sorted by name. Raises RunError if a file cannot be read."""
-    filesystem, directory = fsspec.url_to_fs(run.table(table))
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
-        return list(pool.map(lambda name: _read_file(filesystem, directory, name, checksums), run.list_files(table)))
+        return list(pool.map(lambda name: _read_file(run.table(table), name, checksums), run.list_files(table)))
 
 
-def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:
+def _read_file(directory: str, name: str, checksum: bool) -> SealedFile:
     """Return a file of a table as it is now. The checksum is empty if `checksum` is false.
 
     Raises RunError if the file cannot be read.
     """
     try:
-        with filesystem.open(f"{directory}/{name}", "rb") as file:
+        with open_regular(f"{directory}/{name}") as file:
             digest = _digest(file) if checksum else ""
             size = file.seek(0, SEEK_END)
-            file.seek(0)
             rows = _count_rows(file)
-    except OSError as error:
-        raise RunError(f"{directory}/{name} cannot be read: {error.strerror or error}") from None
+    except FileNotFoundError:
+        raise RunError(f"{directory}/{name} cannot be read: it is gone") from None
+    except ContentError as error:
+        raise RunError(f"{directory}/{name} {error}") from None
     return SealedFile(name=name, rows=rows, size=size, checksum=digest)
 
 
@@ -162,8 +160,8 @@ def _read_blocks(file: IO[bytes]) -> Iterable[bytes]:
 
 
 def _count_rows(file: IO[bytes]) -> int:
-    """Return the number of rows that a Parquet file's footer states; 0 if the footer cannot be read."""
+    """Return the number of rows that a Parquet file's footer states; 0 if the footer cannot be read or is refused."""
     try:
-        return int(pq.read_metadata(file).num_rows)
-    except (pa.ArrowException, OSError):
+        return int(read_footer(file).num_rows)
+    except ContentError:
         return 0

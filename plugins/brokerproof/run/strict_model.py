@@ -8,13 +8,24 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from brokerproof.bounded_reading import ContentError, load_json
 from brokerproof.errors import RunError
 
 
 class StrictModel(BaseModel):
-    """A frozen model that refuses unknown fields and converts no value: `"yes"` is no bool, and `"1"` is no number."""
+    """A frozen model that refuses unknown fields and converts no value: `"yes"` is no bool, and `"1"` is no number.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
+    NaN and infinite numbers are refused, unless a field has a validator that replaces them.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        allow_inf_nan=False,
+    )
 
 
 Strict = TypeVar("Strict", bound=StrictModel)
@@ -23,8 +34,8 @@ Strict = TypeVar("Strict", bound=StrictModel)
 def load_object(text: str, *, file: str) -> dict[str, Any]:
     """Return the JSON object in `text`. Raises RunError, which names `file`, if `text` is not a JSON object."""
     try:
-        content = json.loads(text)
-    except ValueError as error:
+        content = load_json(text, are_finite=False)
+    except ContentError as error:
         raise RunError(f"{file} is damaged: {error}") from None
     if not isinstance(content, dict):
         raise RunError(f"{file} is damaged: it holds no object")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,16 +17,19 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from brokerproof.errors import RunError
+from brokerproof import clock
+from brokerproof.bounded_reading import LONGEST_CELL_BYTES, ContentError, check_columns, open_regular, read_footer
+from brokerproof.errors import RunError, shorten
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# One thread is enough, because a look-up reads little, and the machine may also run a cluster.
-_CONFIG: Mapping[str, Any] = {"threads": "1", "memory_limit": "512MB"}
-_BATCH_ROWS = 10_000
+# One thread is enough, because a look-up reads little, and the machine may also run a cluster. A row group of 340 MB is
+# read with this memory, because DuckDB decodes a page of it at a time.
+_CONFIG: Mapping[str, Any] = {"threads": "1", "memory_limit": "128MB"}
+_BATCH_ROWS = 200
 # The limit on collected rows. A message that is delivered again and again may have any number of rows.
 _MOST_ROWS = 10_000
 
@@ -48,7 +51,7 @@ def iterate_rows(
     fields = [SCHEMAS[table].field(name) for name in columns or SCHEMAS[table].names]
     times = {field.name for field in fields if pa.types.is_timestamp(field.type)}
     names = [field.name for field in fields]
-    selected = ", ".join(f'epoch_us("{name}") AS "{name}"' if name in times else f'"{name}"' for name in names)
+    selected = ", ".join(_select_column(field) for field in fields)
     nulls = ", ".join(f'NULL{"::TIMESTAMP" if name in times else ""} AS "{name}"' for name in names)
     query = f"SELECT {selected} FROM (SELECT {nulls} WHERE false UNION ALL BY NAME FROM recorded WHERE {where})"
     return query_files(run, table, query, values, problems=problems)
@@ -82,6 +85,40 @@ def count_rows(run: Run, table: str) -> int:
     return sum(row["count"] for row in query_files(run, table, "SELECT count(*) AS count FROM recorded"))
 
 
+def _select_column(field: pa.Field) -> str:
+    """Return SQL that selects a column, and fails for a value that no table of Brokerproof can have."""
+    name = f'"{field.name}"'
+    if pa.types.is_timestamp(field.type):
+        value, is_refused = f"epoch_us({name})", f"epoch_us({name}) NOT BETWEEN {clock.FIRST_US} AND {clock.LAST_US}"
+        problem = "a time before the year 1 or after 9999"
+    elif pa.types.is_string(field.type) or pa.types.is_list(field.type):
+        # A text that many rows share takes little room in the file, and room for each row in memory.
+        value, is_refused = name, f"strlen({name}::VARCHAR) > {LONGEST_CELL_BYTES}"
+        problem = f"a text of more than {LONGEST_CELL_BYTES:,} bytes"
+    else:
+        return name
+    return f"CASE WHEN {is_refused} THEN error('its column {field.name} has {problem}') ELSE {value} END AS {name}"
+
+
+def check_file(run: Run, table: str, name: str) -> None:
+    """Raises ContentError if a table's file is damaged, exceeds a limit, or has columns of other types.
+
+    Raises FileNotFoundError if it is missing. Only its footer is read.
+    """
+    with open_regular(f"{run.table(table)}/{name}") as file:
+        check_columns(read_footer(file), SCHEMAS[table])
+
+
+def check_files(run: Run, tables: Iterable[str]) -> None:
+    """Call `check_file` for all files of some tables. Raises RunError, which names the first file that is refused."""
+    for table in tables:
+        for name in run.list_files(table):
+            try:
+                check_file(run, table, name)
+            except (OSError, ContentError) as error:
+                raise RunError(f"The file {name} of the table {table} cannot be read: {error}") from None
+
+
 def query_files(
     run: Run, table: str, query: str, values: Mapping[str, Any] | None = None, *, problems: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
@@ -102,15 +139,16 @@ def query_files(
             path = f"{directory}/{name}"
             file = glob.escape(path if is_local else filesystem.unstrip_protocol(path))
             try:
+                check_file(run, table, name)
                 found = connection.execute(
                     f"WITH recorded AS (FROM read_parquet($file)) {query}", {"file": file, **(values or {})}
                 )
                 columns = [column[0] for column in found.description or ()]
                 while batch := found.fetchmany(_BATCH_ROWS):
                     yield from (dict(zip(columns, row, strict=True)) for row in batch)
-            except (duckdb.Error, OSError) as error:
+            except (duckdb.Error, OSError, ContentError) as error:
                 # DuckDB's messages have several lines.
-                reason = str(error).partition("\n")[0].rstrip(".!")
+                reason = shorten(str(error).partition("\n")[0], 500).rstrip(".!")
                 problem = f"The file {name} of the table {table} cannot be read: {reason}"
                 if problems is None:
                     raise RunError(problem) from None

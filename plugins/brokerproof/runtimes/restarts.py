@@ -5,11 +5,13 @@ The record is a file that only grows.
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from brokerproof.bounded_reading import MOST_JSON_BYTES, ContentError, read_text
+from brokerproof.errors import RunError
+from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 
 
 class RestartStep(StrEnum):
@@ -20,8 +22,7 @@ class RestartStep(StrEnum):
     RESTARTED = "restarted"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RestartEvent:
+class RestartEvent(StrictModel):
     """One event: a node ended by itself, or the service manager restarted it."""
 
     node: str
@@ -44,7 +45,7 @@ class RestartRecord:
 
     def add(self, event: RestartEvent) -> None:
         """Add an event. Raises OSError if it cannot be written whole."""
-        line = (json.dumps(asdict(event)) + "\n").encode()
+        line = (event.model_dump_json() + "\n").encode()
         descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             if os.write(descriptor, line) != len(line):
@@ -53,11 +54,13 @@ class RestartRecord:
             os.close(descriptor)
 
     def read(self) -> list[RestartEvent]:
-        """Return all events, in the order of time; an empty list if there is no file."""
+        """Return all events, in the order of time; an empty list if there is no file. Raises RunError if damaged."""
+        file = str(self._file)
         try:
-            text = self._file.read_text(encoding="utf-8")
+            text = read_text(self._file, MOST_JSON_BYTES)
         except FileNotFoundError:
             return []
+        except ContentError as error:
+            raise RunError(f"{file} is damaged: {error}") from None
         whole, _, _ = text.rpartition("\n")
-        events = (json.loads(line) for line in whole.splitlines())
-        return [RestartEvent(**{**event, "step": RestartStep(event["step"])}) for event in events]
+        return [parse_strictly(RestartEvent, load_object(line, file=file), file=file) for line in whole.splitlines()]

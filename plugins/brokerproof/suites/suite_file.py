@@ -17,6 +17,7 @@ from typing import Any
 
 import fsspec
 
+from brokerproof.bounded_reading import MOST_JSON_BYTES, ContentError, load_json, read_text
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS, Metric
@@ -171,15 +172,11 @@ def _exists(path: str) -> bool:
 
 def _read_json(path: str) -> Mapping[str, Any]:
     try:
-        with fsspec.open(path, "r", encoding="utf-8") as file:
-            content = json.load(file)
+        content = load_json(read_text(path, MOST_JSON_BYTES))
     except FileNotFoundError:
         raise InputError("no such file", remedy="restore it; no run can be judged without it") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not valid JSON: {error}", remedy="mend the syntax") from None
-    except (OSError, RecursionError, ValueError) as error:
-        # The path is no readable file, lists are nested too deeply, or a number has more than 4,300 digits.
-        raise InputError(f"cannot be read: {error}", remedy="mend the file") from None
+    except ContentError as error:
+        raise InputError(error.problem, remedy=error.remedy) from None
     if not isinstance(content, dict):
         raise InputError("holds no suite", remedy="start with `name` and `expectations`")
     return content

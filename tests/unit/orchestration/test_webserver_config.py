@@ -109,7 +109,7 @@ def test_a_user_of_a_provider_has_the_name_and_the_groups_of_the_signed_token(mo
 def test_a_user_of_a_provider_cannot_take_the_name_of_a_user_with_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     config = load()
     parent = config.SecurityManager.__mro__[1]
-    environment.setattr(parent, "auth_user_oauth", lambda manager, userinfo, rotate_session_id=True: userinfo)
+    monkeypatch.setattr(parent, "auth_user_oauth", lambda manager, userinfo, rotate_session_id=True: userinfo)
     manager = make_manager(config, admin=generate_password_hash("secret"), alice=generate_password_hash(""))
     assert manager.auth_user_oauth({"username": "admin"}) is None
     for name in ("alice", "somebody_new"):

@@ -5,7 +5,6 @@ This module does not import Airflow, so that the command line can check the rule
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
+from brokerproof.bounded_reading import ContentError, load_json
 from brokerproof.errors import InputError
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.experiment.yaml_models import FrozenModel, parse, suggest_name
@@ -71,8 +71,8 @@ class Notification:
 def read_rules(settings: Settings) -> list[NotificationRule]:
     """Return the rules of the setting `notify`, empty if it is not set. Raises InputError if a rule is unusable."""
     try:
-        content = json.loads(settings.notify or "[]")
-    except ValueError as error:
+        content = load_json(settings.notify or "[]")
+    except ContentError as error:
         example = 'write `[{"class": "…", "kwargs": {…}}]`'
         raise InputError(f"is no JSON: {error}", field=SOURCE, remedy=example) from None
     rules = parse(NotificationRules, {"notifiers": content}, file=SOURCE).notifiers

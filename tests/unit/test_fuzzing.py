@@ -1,0 +1,43 @@
+"""Mutated files are read or refused, and the harness that tries them says no to a reader that does neither."""
+
+from __future__ import annotations
+
+import bad_readers
+import pytest
+from fuzzing import Child, describe, fuzz
+from readers import FAMILIES
+
+SOUND = ("x", b"sound")
+# `make fuzz` tries 10,000 of each.
+INPUTS = {"yaml": 150, "json": 60, "lines": 300, "segments": 150, "parquet": 60}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mutated_files_are_read_or_refused(family: str) -> None:
+    result = fuzz(family, INPUTS[family], first_seed=1)
+    assert result.inputs >= INPUTS[family]
+    assert not result.findings, describe(result)
+
+
+@pytest.mark.parametrize(
+    ("make_reader", "reason"),
+    [
+        (bad_readers.crash, "the process ended with status -6"),
+        (bad_readers.hang, "no answer"),
+        (bad_readers.waste_time, "more than 2 s"),
+        (bad_readers.waste_memory, "more than 200 MB"),
+        (bad_readers.waste_more_memory_than_allowed, "MemoryError in bad_readers.py"),
+        (bad_readers.raise_unexpected, "KeyError in bad_readers.py"),
+        (bad_readers.refuse, ""),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_harness_reports_a_reader_that_misbehaves_and_goes_on(make_reader, reason: str) -> None:
+    child = Child(make_reader, SOUND, silent_s=5)
+    try:
+        problem, _, _ = child.try_file(("x", b"mutated"))
+        assert problem.startswith(reason)
+        assert bool(problem) is bool(reason)
+        assert child.try_file(SOUND)[0] == ""
+    finally:
+        child.close()
