@@ -28,11 +28,15 @@ EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
 
 
 def session() -> SparkSession:
-    """Return the Spark session, with the settings for times that the tables need."""
+    """Return the Spark session, with the settings for times that the tables need.
+
+    Spark must not replace `${env:NAME}` in the SQL of a suite.
+    """
     return (
         SparkSession.builder.appName("brokerproof verify")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        .config("spark.sql.variable.substitute", "false")
         .getOrCreate()
     )
 

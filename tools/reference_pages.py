@@ -55,6 +55,7 @@ from brokerproof.run.records import (
 from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import COLUMNS, ROWS
 from brokerproof.settings import Settings, from_environment, variable
+from brokerproof.suites.query_rules import FUNCTION_GROUPS, MOST_ITEMS
 from brokerproof.systems.registry import list_systems, load_system
 
 _NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
@@ -113,6 +114,7 @@ def write_pages() -> dict[str, str]:
         "report-json.md": _write_page(
             "Fields of a run's report.json", _describe_model(RunDocument.model_json_schema(mode="serialization"))
         ),
+        "sql-functions.md": _write_page("Functions that the SQL of a suite may call", _tabulate_functions()),
         "records.md": _write_page("What the steps of a run leave for each other", _tabulate_records()),
         "settings.md": _write_page("Settings of the machine", _tabulate_settings()),
     }
@@ -228,6 +230,17 @@ def _tabulate_anomalies() -> Iterator[str]:
         illegal = ", ".join(f"`{one}`" for one in Guarantee if one in facts.illegal_under) or "none"
         order = ", not for Shared" if facts.needs_order else ""
         yield f"| {facts.suite} | `{anomaly}` | {facts.meaning} | {illegal}{order} |"
+
+
+def _tabulate_functions() -> Iterator[str]:
+    yield "A query of a [suite](write-a-suite.md#what-a-query-can-see) may call these functions of Spark. Others are"
+    yield "refused: they read files, the session or the JVM, give another result each time, or are of no use for"
+    yield "a run's tables.\n"
+    yield "| about | functions |"
+    yield "|---|---|"
+    for group, names in FUNCTION_GROUPS.items():
+        yield f"| {group} | {_list_names(names.split())} |"
+    yield f"\nA literal argument of `range` and of functions that repeat something is at most {MOST_ITEMS:,}."
 
 
 def _tabulate_measurements() -> Iterator[str]:

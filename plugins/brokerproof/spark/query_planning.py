@@ -22,10 +22,9 @@ from brokerproof.machine.versions import read_installed_versions
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.settings import Settings
 from brokerproof.spark.submission import submit_locally
+from brokerproof.suites.query_rules import QUERY_KEYWORD
 from brokerproof.suites.suite_file import read_suite
 from brokerproof.suites.suite_names import ENDING
-
-_KEYWORD = "unexpected_rows_query"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +90,9 @@ def _list_queries(expectations: Directories) -> Iterator[_Query]:
         except InputError:
             continue
         for index, written in enumerate(suite.expectations):
-            if text := written.kwargs.get(_KEYWORD):
-                field = f"expectations.{index}.kwargs.{_KEYWORD}"
-                yield _Query(file=suite.path, field=field, table=written.table, text=text)
+            if written.query:
+                field = f"expectations.{index}.kwargs.{QUERY_KEYWORD}"
+                yield _Query(file=suite.path, field=field, table=written.table, text=written.query)
 
 
 def _read_planned(cache: Path) -> set[str]:

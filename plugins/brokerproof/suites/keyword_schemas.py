@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from string import Formatter
 from types import MappingProxyType
 from typing import Any
 
 from brokerproof.errors import InputError, shorten
+from brokerproof.suites.query_rules import QUERY_KEYWORD
 
 Schema = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ _STRICTER_FOR_ALL: Mapping[str, Schema] = MappingProxyType(
         "value_pairs_set": {"type": "array", "items": {"type": "pair"}},
         "column_list": _TEXTS,
         "column_set": _TEXTS,
-        "unexpected_rows_query": {"type": "string", "format": "query"},
+        QUERY_KEYWORD: {"type": "string", "format": "query"},
     }
 )
 # By kind and keyword.
@@ -107,7 +107,7 @@ def find_problem(schema: Schema, value: Any) -> str | None:
     types = [_TYPES[name] for name in dict.fromkeys(option["type"] for option in options)]
     if not any(is_of_type(value) for _, is_of_type in types):
         return f"is {' and '.join(phrase for phrase, _ in types)}: `{_write_json(value)}`"
-    return _find_query_problem(value) if first.get("format") == "query" else None
+    return _find_reference_problem(value) if first["type"] == "object" else None
 
 
 def _write_json(value: Any) -> str:
@@ -126,15 +126,19 @@ def _find_item_problem(schema: Schema, value: Any) -> str | None:
     return "holds a value twice" if is_repeated else None
 
 
-def _find_query_problem(query: str) -> str | None:
-    """Return what is wrong with an SQL query, which must name its table by `{batch}` and have no other placeholder."""
-    try:
-        fields = {field for _, field, _, _ in Formatter().parse(query) if field is not None}
-    except ValueError as error:
-        return f"has a brace that is no `{{batch}}` ({error}); a brace of SQL is written twice"
-    if others := sorted(fields - {"batch"}):
-        return f"has the placeholder `{{{others[0]}}}`; only `{{batch}}` is filled in, and a brace of SQL is doubled"
-    return None if fields else "does not ask the table, which is called `{batch}` in it"
+def _find_reference_problem(value: Any) -> str | None:
+    """Return what is wrong with the references of a JSON schema.
+
+    The library `jsonschema` would read a reference to another document from a file or from the network.
+    """
+    if isinstance(value, list | dict):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            is_reference = key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(item, str)
+            if is_reference and not item.startswith("#"):
+                return f"refers to another document, `{_write_json(item)}`; a reference begins with `#`"
+            if problem := _find_reference_problem(item):
+                return problem
+    return None
 
 
 def _is_number(value: Any) -> bool:

@@ -14,6 +14,7 @@ from brokerproof.errors import InputError, Mistakes, shorten
 from brokerproof.experiment.yaml_models import check_fields, find_nearest, suggest_name, write_value
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.suites.keyword_schemas import Schema, find_problem
+from brokerproof.suites.query_rules import QUERY_KEYWORD, list_query_mistakes
 from brokerproof.suites.standard_expectations import (
     CLOSED_KEYWORDS,
     STANDARD_EXPECTATIONS,
@@ -72,7 +73,12 @@ class WrittenExpectation:
     def reads_wall_times(self) -> bool:
         """Whether the expectation reads times that the messaging system's client took from the wall clock."""
         values = self.columns if self.standard and self.standard.scope is not Scope.ROWS else ()
-        return _WALL_TIME in values or _WALL_TIME in str(self.kwargs.get("unexpected_rows_query", "")).lower()
+        return _WALL_TIME in values or _WALL_TIME in self.query.lower()
+
+    @property
+    def query(self) -> str:
+        """The SQL that selects the unexpected rows; empty if the expectation has no SQL."""
+        return str(self.kwargs.get(QUERY_KEYWORD, ""))
 
     @property
     def minimum(self) -> float | None:
@@ -215,6 +221,8 @@ def _list_value_mistakes(kwargs: Mapping[str, Any], schemas: Mapping[str, Schema
     for name, value in kwargs.items():
         if problem := find_problem(schemas[name], value):
             yield InputError(problem, field=f"kwargs.{name}", remedy="correct the value")
+        elif schemas[name].get("format") == "query":
+            yield from (mistake.locate(below=f"kwargs.{name}") for mistake in list_query_mistakes(value))
 
 
 def _list_column_mistakes(value: Any, standard: StandardExpectation, table: str, field: str) -> Iterator[InputError]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -23,10 +24,12 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, SuiteJudgement
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import SCHEMAS
+from brokerproof.suites.query_rules import QUERY_KEYWORD, fill_in_batch
 from brokerproof.suites.suite_file import SuiteFile, read_suite
 from brokerproof.suites.suite_names import find_suites
 from brokerproof.suites.written_expectation import WrittenExpectation
 from brokerproof.systems.registry import list_abilities
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging import table_io
@@ -43,6 +46,7 @@ from brokerproof_judging.suites.cross_check import (
 from brokerproof_judging.suites.data_docs import publish_data_docs
 from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies, read_answers, shorten_error
 from brokerproof_judging.suites.library import GreatExpectations, Library
+from brokerproof_judging.suites.parsed_query import check_parsed_query
 from brokerproof_judging.suites.standard_answers import count_table, list_left_out, read_standard_answers
 from brokerproof_judging.wall_clock import read_wall_clocks
 
@@ -51,7 +55,7 @@ class JudgedTables:
     """The tables of a run. Reading a table raises RunError if it is missing."""
 
     def __init__(self, spark: SparkSession, run: Run) -> None:
-        self._spark, self._run = spark, run
+        self.spark, self._run = spark, run
 
     @cached_property
     def messages(self) -> DataFrame:
@@ -78,7 +82,7 @@ class JudgedTables:
 
     def read(self, name: str) -> DataFrame:
         self._require(name)
-        return table_io.read_table(self._spark, self._run, name)
+        return table_io.read_table(self.spark, self._run, name)
 
     def _require(self, name: str) -> None:
         if not self._run.exists("tables", name):
@@ -122,6 +126,7 @@ def _evaluate_suite(
 ) -> SuiteJudgement:
     try:
         file = read_suite(expectations_dirs, suite)
+        _check_queries(file, tables.spark)
         applicable, reasons = keep_applicable(file, run)
         messages, measured = applicable.on_messages, applicable.on_measurements
         if reasons and measured.expectations and not _has_measurements(measured, tables, run):
@@ -133,6 +138,19 @@ def _evaluate_suite(
         return _add_inapplicable(_join(parts), file, reasons)
     except Exception as error:
         return _give_up(suite, expectations_dirs, error)
+
+
+def _check_queries(file: SuiteFile, spark: SparkSession) -> None:
+    """Raises InputError for a rule of queries that the SQL of a suite breaks, as Spark reads the SQL."""
+    for index, written in enumerate(file.expectations):
+        if not written.query:
+            continue
+        # The evaluation parses the same text, and reports Spark's error as a problem of this one expectation.
+        with suppress(PySparkException):
+            try:
+                check_parsed_query(spark, fill_in_batch(written.query))
+            except InputError as error:
+                raise error.locate(file=file.path, below=f"expectations.{index}.kwargs.{QUERY_KEYWORD}") from None
 
 
 def _join(parts: Sequence[SuiteJudgement]) -> SuiteJudgement:

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import re
 
+from brokerproof.errors import InputError
+from brokerproof.suites.query_rules import VIEW, fill_in_batch
 from py4j.java_gateway import is_instance_of
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
+from brokerproof_judging.suites.parsed_query import check_plan
 from brokerproof_judging.table_io import make_table_schema
 
-# The name that Great Expectations gives to the table.
-_VIEW = "tmp_view"
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 # How much of a query is shown before the place of a syntax error, in characters.
 _SHOWN = 40
 # By Spark's error condition. For other conditions, Spark's own message has the remedy, or there is none.
 _REMEDIES = {
     "PARSE_SYNTAX_ERROR": "correct the SQL",
-    "TABLE_OR_VIEW_NOT_FOUND": "an expectation can read only one table, which is called `{batch}` in it",
     "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES": (
         "write a time as TIMESTAMP '2026-01-31 12:00:00', and a duration as INTERVAL 5 SECONDS"
     ),
 }
-
-
-def fill_in_batch(query: str) -> str:
-    """Return the SQL that Great Expectations evaluates for `query`. Raises ValueError if `{batch}` has a bad format."""
-    return query.rstrip("; \t\r\n\v\f").format(batch=_VIEW)
 
 
 def find_query_problem(spark: SparkSession, table: str, query: str) -> tuple[str, str] | None:
@@ -39,7 +34,7 @@ def find_query_problem(spark: SparkSession, table: str, query: str) -> tuple[str
 
     Spark parses and analyzes the query, and executes nothing.
     """
-    spark.createDataFrame([], make_table_schema(table)).createOrReplaceTempView(_VIEW)
+    spark.createDataFrame([], make_table_schema(table)).createOrReplaceTempView(VIEW)
     try:
         text = fill_in_batch(query)
     except ValueError as error:
@@ -51,7 +46,10 @@ def find_query_problem(spark: SparkSession, table: str, query: str) -> tuple[str
         plan = state.sqlParser().parsePlan(text)
         if is_instance_of(spark.sparkContext._gateway, plan, _COMMAND):
             return "is a command, and no query that selects rows", "begin it with SELECT"
+        check_plan(plan)
         state.executePlan(plan, skip).assertAnalyzed()
+    except InputError as error:
+        return error.problem, error.remedy
     except PySparkException as error:
         return _explain(error, table, text)
     return None
@@ -69,7 +67,7 @@ def _explain(error: PySparkException, table: str, text: str) -> tuple[str, str]:
         near = ", ".join(f"`{column.replace('`', '')}`" for column in parameters["proposal"].split(", ")[:3])
         return f"`{table}` has no column `{name}`", f"the nearest are {near}"
     # The message has the reason, and then often advice, each in a sentence or line of its own.
-    reason, *advice = re.split(r"\.\s|\n", strip_codes(error.getMessage() or str(error)).replace(_VIEW, "{batch}"))
+    reason, *advice = re.split(r"\.\s|\n", strip_codes(error.getMessage() or str(error)).replace(VIEW, "{batch}"))
     before = _find_text_before(error, text) if isinstance(error, ParseException) else ""
     remedy = _REMEDIES.get(condition) or (advice[0] if advice else "correct the SQL")
     return reason.rstrip(".") + (f", after `{before}`" if before else ""), remedy.rstrip(".")
@@ -80,5 +78,5 @@ def _find_text_before(error: ParseException, text: str) -> str:
     place = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
     if place is None:
         return ""
-    line = text.splitlines()[int(place[1]) - 1][: int(place[2])].replace(_VIEW, "{batch}").strip()
+    line = text.splitlines()[int(place[1]) - 1][: int(place[2])].replace(VIEW, "{batch}").strip()
     return line if len(line) <= _SHOWN else f"…{line[-_SHOWN:]}"

@@ -98,6 +98,27 @@ def test_a_users_suite_is_judged_beside_the_five(spark, tmp_path):
     assert "gone.json: no such file" in judgement.why
 
 
+def test_sql_that_reads_more_than_its_table_is_unknown_with_the_reason_and_is_not_run(spark, tmp_path):
+    run = History().clean().write(tmp_path / "run")
+    # A run's directory from elsewhere, with a suite in it.
+    (tmp_path / "run/suites").mkdir()
+    (tmp_path / "secret.txt").write_text("a password")
+    entry = {
+        "type": "unexpected_rows_expectation",
+        "kwargs": {"unexpected_rows_query": f"SELECT * FROM text.`{tmp_path}/secret.txt` -- {{batch}}"},
+        "description": "No attempt had an error.",
+        "meta": {"table": "publishes"},
+    }
+    (tmp_path / "run/suites/mine.json").write_text(json.dumps({"name": "mine", "expectations": [entry]}))
+
+    assert verify.main([str(tmp_path / "run"), "--expectations", f"{tmp_path}/run/suites"]) == 0
+
+    suite = read_judgement(run).suites["mine"]
+    assert suite.verdict == "unknown"
+    assert "mine.json: expectations.0.kwargs.unexpected_rows_query: reads `text." in suite.why
+    assert not any(b"a password" in file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file())
+
+
 def test_the_terminal_names_a_suite_whose_sql_is_broken_with_the_reason(spark, tmp_path):
     run = History().clean().write(tmp_path / "run")
     (tmp_path / "my own").mkdir()

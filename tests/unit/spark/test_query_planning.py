@@ -13,11 +13,11 @@ from brokerproof.settings import Settings, from_environment
 from brokerproof.spark import query_planning
 from brokerproof.spark.query_planning import check_queries, list_query_problems
 
-GOOD, BROKEN = "SELECT * FROM {batch} WHERE key IS NULL", "SELEC * FROM {batch}"
+GOOD, BROKEN = "SELECT * FROM {batch} WHERE key IS NULL", "SELECT kee FROM {batch}"
 
 
 class PlantedSpark:
-    """Refuses `SELEC`, and remembers the SQL that it was given; or fails with an error that a test plants."""
+    """Refuses the column `kee`, and remembers the SQL that it was given; or fails with an error that a test plants."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -29,8 +29,8 @@ class PlantedSpark:
             raise self.error
         queries, answers = map(Path, arguments)
         self.asked.append([text for _, text in json.loads(queries.read_text())])
-        wrong = ["Syntax error at or near 'SELEC'", "correct the SQL"]
-        answers.write_text(json.dumps([wrong if text.startswith("SELEC ") else None for text in self.asked[-1]]))
+        wrong = ["`stored` has no column `kee`", "the nearest are `key`"]
+        answers.write_text(json.dumps([wrong if " kee " in text else None for text in self.asked[-1]]))
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_mistake_has_its_file_and_field_and_the_start_of_spark_is_announced(
     problems, announced, warned = ask(settings)
     assert problems == [
         f"{tmp_path}/suites/mine.json: expectations.2.kwargs.unexpected_rows_query: "
-        "Syntax error at or near 'SELEC' (correct the SQL)"
+        "`stored` has no column `kee` (the nearest are `key`)"
     ]
     assert (len(announced), warned) == (1, [])
 

@@ -53,6 +53,13 @@ def test_a_users_suite_holds_what_it_asks_and_nothing_else(tmp_path: Path) -> No
     assert [part.title for part in (file.on_messages, *file.on_tables)] == ["mine", "mine.stored", "mine.publishes"]
 
 
+def test_a_json_schema_may_refer_to_its_own_parts(tmp_path: Path) -> None:
+    schema = {"properties": {"$ref": {"$ref": "#/definitions/id"}}, "definitions": {"id": {"type": "integer"}}}
+    kind = "expect_column_values_to_match_json_schema"
+    (written,) = read(tmp_path, make_entry(kind, column="key", json_schema=schema)).expectations
+    assert written.kwargs["json_schema"] == schema
+
+
 def test_two_of_a_kind_have_different_names(tmp_path: Path) -> None:
     other = make_entry("expect_column_values_to_be_between", column="seq", max_value=9)
     first, second = read(tmp_path, BETWEEN, other).expectations
@@ -184,6 +191,14 @@ SQL = "unexpected_rows_expectation"
         (
             make_entry("expect_column_values_to_match_json_schema", column="key", json_schema={}),
             "json_schema: is no mapping with a key in it",
+        ),
+        (
+            make_entry(
+                "expect_column_values_to_match_json_schema",
+                column="key",
+                json_schema={"properties": {"a": {"anyOf": [{"$ref": "file:///etc/passwd"}]}}},
+            ),
+            'json_schema: refers to another document, `"file:///etc/passwd"`; a reference begins with `#`',
         ),
     ],
 )

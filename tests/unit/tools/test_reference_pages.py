@@ -10,6 +10,7 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.judgement import TOTALS
 from brokerproof.run.records import Record
 from brokerproof.run.tables import COLUMNS, ROWS, SCHEMAS, AttemptOutcome, FaultState
+from brokerproof.suites.query_rules import FUNCTIONS
 from builders import ROOT
 from reference_pages import RECORDS, write_pages
 
@@ -25,6 +26,7 @@ def test_the_reference_pages_are_as_the_code_makes_them() -> None:
         ("anomalies.md", list(Anomaly)),
         ("faults.md", list(FAULT_KINDS)),
         ("measurements.md", list(METRICS)),
+        ("sql-functions.md", sorted(FUNCTIONS)),
         ("topologies.md", [file.stem for file in (ROOT / "topologies").glob("*.yaml")]),
         ("scenario-reference.md", list(Scenario.model_fields)),
     ],

@@ -12,8 +12,9 @@ import pytest
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.settings import from_environment
 from brokerproof.spark.query_planning import list_query_problems
+from brokerproof.suites.query_rules import fill_in_batch
 from brokerproof.suites.suite_file import read_suite
-from brokerproof_judging.suites.query_planning import fill_in_batch, find_query_problem
+from brokerproof_judging.suites.query_planning import find_query_problem
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -39,7 +40,7 @@ REFUSED = {
         "write a time as TIMESTAMP '2026-01-31 12:00:00', and a duration as INTERVAL 5 SECONDS",
     ),
     "SELECT * FROM {batch} JOIN stored USING (key)": (
-        "The table or view `stored` cannot be found",
+        "reads the table `stored`",
         "an expectation can read only one table, which is called `{batch}` in it",
     ),
     "SELECT key, count(*) FROM {batch}": (
@@ -135,7 +136,7 @@ def test_the_job_writes_an_answer_to_each_query(spark: SparkSession, tmp_path: P
 def test_the_job_is_submitted_to_spark_as_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "mine.json").write_text(
-        json.dumps(make_suite("stored", ACCEPTED[3], "SELEC * FROM {batch}"))
+        json.dumps(make_suite("stored", ACCEPTED[3], "SELECT kee FROM {batch}"))
     )
     monkeypatch.setenv("BROKERPROOF_EXPECTATIONS", f"{tmp_path}/suites:")
     monkeypatch.setenv("BROKERPROOF_VAR", f"{tmp_path}/var")
