@@ -14,8 +14,9 @@ from pathlib import Path
 import docker
 import pytest
 from missing_parts import leave_out
+from own_compose import PROJECT, find_compose, make_secrets
 from own_engine import find_reason_against_own, run_own_engine
-from stand_in_images import PROJECT, make_own_image, make_stand_ins
+from stand_in_images import make_own_image, make_stand_ins
 
 HERE = Path(__file__).parent
 
@@ -63,23 +64,6 @@ class Platform:
         return [each["Names"][0] for each in self.client.containers(all=True, filters={"label": label})]
 
 
-def find_compose() -> Sequence[str]:
-    """Compose as it is installed here: the second version, a plugin, or the first."""
-    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-    if plugin.returncode == 0:
-        return ("docker", "compose")
-    program = shutil.which("docker-compose")
-    if program is None:
-        leave_out("no Docker Compose: install the package docker-compose")
-    return (program,)
-
-
-def read_secrets(file: Path) -> dict[str, str]:
-    """What is in the file that `make compose-secrets` writes."""
-    lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines)
-
-
 def find_free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return str(probe.getsockname()[1])
@@ -103,8 +87,7 @@ def platform(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     make_own_image(engine)
     file = tmp_path_factory.mktemp("secrets") / "env"
     environment = {**os.environ, "DOCKER_HOST": engine, "DOCKER_SOCKET": engine.removeprefix("unix://")}
-    subprocess.run([PROJECT / "deploy" / "make_secrets.sh", file], env=environment, check=True)
-    secrets = read_secrets(file)
+    secrets = make_secrets(file, environment)
     ports = {f"{name}_PORT": find_free_port() for name in ("AIRFLOW", "PROMETHEUS", "GRAFANA")}
     up = Platform(client, f"brokerproof-{uuid.uuid4().hex[:8]}", {**environment, **secrets, **ports}, secrets)
     try:
