@@ -101,13 +101,14 @@ class Settings(BaseModel):
     )
     registry: str | None = _setting(
         "each image's own registry",
-        "a registry, with a path if needed, that has the images of messaging systems, like `registry.example.com/mirror`",
+        "the registry that has the images of messaging systems, with a path if needed, like "
+        "`registry.example.com/mirror`",
         default=None,
     )
     installation: str | None = _setting(
         "no name",
-        "a name of this installation in the names of its containers, networks and volumes: pairs of hexadecimal digits. "
-        "`make compose-secrets` chooses it",
+        "the name of this installation in the names of its containers, networks and volumes, of pairs of hexadecimal "
+        "digits; `make compose-secrets` chooses it",
         default=None,
     )
     container_subnets: IPv4Network = _setting(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 

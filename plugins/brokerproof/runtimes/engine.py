@@ -216,9 +216,7 @@ class RunInEngine:
         Raises APIError if the engine refuses a request.
         """
         network = self.name(name)
-        self.client.create_network(
-            network, driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels}
-        )
+        self.client.create_network(network, driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels})
         for container in self.client.containers(filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]}):
             self.client.connect_container_to_network(find_name(container), network)
 
