@@ -31,7 +31,7 @@ def test_each_allowed_call_is_in_the_table_with_its_service_and_purpose() -> Non
     assert "| scheduler | `DELETE /{networks,volumes}/NAME` | " in PAGE
     assert "| scheduler | `POST /containers/NAME/{start,wait,stop,kill,pause,unpause}` | " in PAGE
     assert "| scheduler | `POST /images/create` | Fetch the image from a registry |" in PAGE
-    assert "| prometheus | `GET, HEAD /containers/json` | " in PAGE
+    assert "| prometheus | `GET, HEAD /_ping` | " in PAGE
     proxy = (ROOT / "deploy" / "engine" / "haproxy.cfg").read_text(encoding="utf-8")
     rows = [line for line in PAGE.splitlines() if line.startswith(("| scheduler | `", "| prometheus | `"))]
     assert len(rows) == proxy.count("\n    http-request allow ")
