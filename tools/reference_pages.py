@@ -57,6 +57,7 @@ from brokerproof.run.tables import COLUMNS, ROWS
 from brokerproof.settings import Settings, from_environment, variable
 from brokerproof.suites.query_rules import FUNCTION_GROUPS, MOST_ITEMS
 from brokerproof.systems.registry import list_systems, load_system
+from engine_calls import fill_table
 
 _NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
 
@@ -98,6 +99,7 @@ RECORDS: Sequence[type[Record]] = (
 
 def write_pages() -> dict[str, str]:
     """Return the text of each page by file name."""
+    home = from_environment().home
     return {
         "scenario-reference.md": _write_page(
             "Fields of a scenario", chain(_describe_model(Scenario.model_json_schema()), _describe_client_settings())
@@ -117,6 +119,8 @@ def write_pages() -> dict[str, str]:
         "sql-functions.md": _write_page("Functions that the SQL of a suite may call", _tabulate_functions()),
         "records.md": _write_page("What the steps of a run leave for each other", _tabulate_records()),
         "settings.md": _write_page("Settings of the machine", _tabulate_settings()),
+        # Only one table of this page is made.
+        "team.md": fill_table((home / "docs" / "team.md").read_text(encoding="utf-8"), home),
     }
 
 

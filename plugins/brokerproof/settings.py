@@ -25,6 +25,10 @@ PREFIX = "BROKERPROOF_"
 # The prefix length of the network that each cluster takes from `container_subnets`. A network has 2**16 addresses.
 _SLOT_BITS = 16
 _CHECKOUT = Path(__file__).resolve().parents[2]
+# Docker takes the first part of an image's name for a registry if it has a dot or a port, or is `localhost`.
+_REGISTRY = re.compile(
+    r"(?:localhost|(?:[a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+|[a-zA-Z0-9-]+(?=:))(?::\d{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+)
 
 
 def _setting(default_in_words: str, description: str, **options: Any) -> Any:
@@ -103,6 +107,18 @@ class Settings(BaseModel):
         "`brokerproof:latest`",
         "the image of Brokerproof itself, which `make image` builds; links between regions of containers run in it",
         default="brokerproof:latest",
+    )
+    registry: str | None = _setting(
+        "each image's own registry",
+        "the registry that has the images of messaging systems, with a path if needed, like "
+        "`registry.example.com/mirror`",
+        default=None,
+    )
+    installation: str | None = _setting(
+        "no name",
+        "the name of this installation in the names of its containers, networks and volumes, of pairs of hexadecimal "
+        "digits; `make compose-secrets` chooses it",
+        default=None,
     )
     container_subnets: IPv4Network = _setting(
         "`10.208.0.0/12`",
@@ -219,6 +235,27 @@ class Settings(BaseModel):
             raise InputError(f"`{value}` is no first port", remedy="write a number from 1024 to 60000, like `21000`")
         return value
 
+    @field_validator("registry")
+    @classmethod
+    def _is_a_registry(cls, value: str | None) -> str | None:
+        if value is not None and _REGISTRY.fullmatch(value) is None:
+            raise InputError(
+                f"`{value}` is no registry of images",
+                remedy="write a host, with a port and a path if needed, without `https://` or a last `/`: "
+                "`registry.example.com:5000/mirror`",
+            )
+        return value
+
+    @field_validator("installation")
+    @classmethod
+    def _is_a_name(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"(?:[0-9a-f]{2}){1,16}", value):
+            raise InputError(
+                f"`{value}` is no name of an installation",
+                remedy="write 1 to 16 pairs of the digits 0-9 and a-f, like `3f09a2c1`",
+            )
+        return value
+
     @field_validator("spark_driver_memory")
     @classmethod
     def _is_a_size(cls, value: str) -> str:
@@ -241,6 +278,10 @@ class Settings(BaseModel):
         values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
         values |= {f"{name}_file": None for name in _SECRETS}
         return {variable(name): "" if value is None else str(value) for name, value in values.items()}
+
+    def name_image(self, official: str) -> str:
+        """Return the name of a messaging system's image, in the setting `registry` if it is set."""
+        return f"{self.registry}/{official}" if self.registry else official
 
     def python_path(self, given: str | None) -> str:
         """Return a PYTHONPATH for another process: the project's directories, then `given`, the user's own PYTHONPATH.

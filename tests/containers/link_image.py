@@ -34,7 +34,7 @@ def make_link_image(client: docker.APIClient) -> str:
     extensions += [file for name in _PACKAGES for file in site.glob(f"{name}/**/*.so")]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for library in sorted({path for program in (*programs, *extensions) for path in _list_libraries(program)}):
+        for library in sorted({path for program in (*programs, *extensions) for path in list_libraries(program)}):
             tar.add(library.resolve(), str(library))
         tar.add(standard, str(standard), filter=_leave_out_what_nobody_imports)
         for program in programs:
@@ -53,7 +53,7 @@ def make_link_image(client: docker.APIClient) -> str:
     return IMAGE
 
 
-def _list_libraries(program: Path) -> Iterator[Path]:
+def list_libraries(program: Path) -> Iterator[Path]:
     """The shared libraries that a program is linked to, with its loader."""
     said = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout
     for line in said.splitlines():

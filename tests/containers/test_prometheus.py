@@ -20,6 +20,14 @@ CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "prometheus.yam
 SERVES = "mkdir -p /node/data/www && echo planted 7 > /node/data/www/metrics && httpd -f -p 7000 -h /node/data/www"
 
 
+def read_jobs(host: str) -> str:
+    """The project's configuration for nodes alone, which it finds in the engine at `host`."""
+    configuration = yaml.safe_load(CONFIGURATION.read_text().replace("unix:///run/discovery/docker.sock", host))
+    # Nobody serves the results here.
+    configuration["scrape_configs"] = [job for job in configuration["scrape_configs"] if job["job_name"] == "nodes"]
+    return yaml.safe_dump(configuration)
+
+
 @pytest.fixture
 def runtime(client: docker.APIClient, tmp_path: Path) -> Iterator[ContainerRuntime]:
     runtime = ContainerRuntime(tmp_path / "a_run" / "nodes")
@@ -34,10 +42,7 @@ def prometheus(client: docker.APIClient, tmp_path: Path) -> Iterator[Prometheus]
     if PROGRAM is None:
         leave_out("no Prometheus: install the package prometheus")
     host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    configuration = yaml.safe_load(CONFIGURATION.read_text().replace("unix:///run/engine/docker.sock", host))
-    # Nobody serves the results here.
-    configuration["scrape_configs"] = [job for job in configuration["scrape_configs"] if job["job_name"] == "nodes"]
-    with run_prometheus(yaml.safe_dump(configuration), tmp_path) as running:
+    with run_prometheus(read_jobs(host), tmp_path) as running:
         yield running
 
 

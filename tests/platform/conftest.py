@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 import pytest
 from missing_parts import leave_out
+from own_compose import PROJECT, find_compose, make_installation
 from own_engine import find_reason_against_own, run_own_engine
-from stand_in_images import PROJECT, make_own_image, make_stand_ins
+from stand_in_images import make_own_image, make_stand_ins
 
 HERE = Path(__file__).parent
 
@@ -62,23 +62,6 @@ class Platform:
         return [each["Names"][0] for each in self.client.containers(all=True, filters={"label": label})]
 
 
-def find_compose() -> Sequence[str]:
-    """Compose as it is installed here: the second version, a plugin, or the first."""
-    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-    if plugin.returncode == 0:
-        return ("docker", "compose")
-    program = shutil.which("docker-compose")
-    if program is None:
-        leave_out("no Docker Compose: install the package docker-compose")
-    return (program,)
-
-
-def read_settings(file: Path) -> dict[str, str]:
-    """What is in the file `.env` that `make compose-secrets` writes."""
-    lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines)
-
-
 def find_free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return str(probe.getsockname()[1])
@@ -102,9 +85,7 @@ def platform(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     make_own_image(engine)
     directory = tmp_path_factory.mktemp("installation")
     environment = {**os.environ, "DOCKER_HOST": engine, "DOCKER_SOCKET": engine.removeprefix("unix://")}
-    subprocess.run([PROJECT / "deploy" / "make_secrets.sh", directory], env=environment, check=True)
-    environment |= {**read_settings(directory / ".env"), "BROKERPROOF_SECRETS": str(directory / "secrets")}
-    secrets = {file.name: file.read_text().strip() for file in (directory / "secrets").iterdir()}
+    environment, secrets = make_installation(directory, environment)
     ports = {f"{name}_PORT": find_free_port() for name in ("AIRFLOW", "PROMETHEUS", "GRAFANA")}
     up = Platform(client, f"brokerproof-{environment['BROKERPROOF_INSTALLATION']}", {**environment, **ports}, secrets)
     try:

@@ -290,121 +290,51 @@ def test_results_reach_prometheus_from_the_history(platform: Platform) -> None:
     assert [run["verdict"] for run in json.loads(shown.stdout)] == ["failed"]
 
 
-def ask_engine(platform: Platform, method: str, path: str, body: str | None = None, pad: int = 0) -> int:
-    """The status that the proxy, or the engine behind it, answers with; `pad` is the length of a header."""
-    code = (
-        "import http.client, socket; c = http.client.HTTPConnection('engine'); "
-        "c.sock = socket.socket(socket.AF_UNIX); c.sock.settimeout(20); c.sock.connect('/run/engine/docker.sock'); "
-        f"body = {body!r}; headers = {{'Content-Type': 'application/json', 'X-Pad': 'x' * {pad}}}; "
-        f"c.request({method!r}, {path!r}, body and body.encode(), headers); print(c.getresponse().status)"
-    )
-    return int(platform.ask("scheduler", "python", "-c", code))
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/containers/x/exec"),
-        ("POST", "/build"),
-        ("POST", "/containers/x/update"),
-        ("POST", "/images/create?fromSrc=-"),
-        ("POST", "/images/create?from%53rc=-&repo=haproxy&tag=3.2"),
-        ("POST", "/v1.23/containers/x/start"),
-        ("POST", "/swarm/init"),
-        ("POST", "/plugins/pull"),
-        ("DELETE", "/images/haproxy:3.2"),
-        ("GET", "/secrets"),
-        ("POST", "/v1.41/commit"),
-        ("POST", "/volumes/prune"),
-        ("GET", "/containers/../secrets"),
-    ],
+# Answers with the status to a call at a socket.
+ASK = (
+    "import http.client, socket, sys; c = http.client.HTTPConnection('engine'); "
+    "c.sock = socket.socket(socket.AF_UNIX); c.sock.settimeout(20); "
+    "c.sock.connect(sys.argv[1]); c.request(*sys.argv[2:]); print(c.getresponse().status)"
 )
-def test_a_call_that_nodes_do_not_need_is_refused(platform: Platform, method: str, path: str) -> None:
-    assert ask_engine(platform, method, path) == 403
 
 
-IMAGE = '"Image": "haproxy:3.2"'
+def ask_engine(platform: Platform, socket: str, method: str, path: str) -> int:
+    """The status of the answer at a socket of the proxy. tests/containers/test_engine_proxy.py has more attempts."""
+    return int(platform.ask("scheduler", "python", "-c", ASK, socket, method, path))
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        '"Privileged": true',
-        '"privileged" : true',
-        '"\\u0050rivileged": true',
-        '"Binds": ["brokerproof-x:/data", "/etc:/x"]',
-        '"Binds": ["\\/:/x"]',
-        '"Binds": ["v:/]", "/:/x"]',
-        '"Binds": ["brokerproof-x:/x"], "Binds": ["/:/x"]',
-        # The engine takes the long s for an s.
-        '"Bind\u017f": ["/:/x"]',
-        '"Mounts": [{"Type": "bind", "Source": "/", "Target": "/x"}]',
-        '"CapAdd": ["SYS_ADMIN"]',
-        '"CapAdd": "ALL"',
-        '"CapAdd": ["NET_ADMIN"],\n"CapAdd": ["ALL"]',
-        '"CapAdd": ["NET_ADMIN", "SYS_ADMIN"]',
-        '"PidMode": "host"',
-        '"NetworkMode": "host"',
-        '"NetworkMode": "container:postgres"',
-        '"Devices": [{"PathOnHost": "/dev/vda"}]',
-        '"SecurityOpt": ["apparmor=unconfined"]',
-        '"MaskedPaths": []',
-        '"VolumesFrom": ["postgres"]',
-        '"Runtime": "another"',
-        '"PortBindings": {"80/tcp": [{"HostIp": "", "HostPort": "80"}]}',
-    ],
-)
-def test_a_container_that_asks_for_more_than_a_node_is_refused(platform: Platform, asked: str) -> None:
-    body = f'{{{IMAGE}, "HostConfig": {{{asked}}}}}'
-    assert ask_engine(platform, "POST", "/v1.41/containers/create", body) == 403
+def list_sockets(platform: Platform, service: str) -> list[str]:
+    """The directories of sockets that the container of a service has."""
+    label = f"com.docker.compose.service={service}"
+    found: list[str] = []
+    for each in platform.client.containers(all=True, filters={"label": label}):
+        found += [mount["Destination"] for mount in each["Mounts"] if mount["Destination"].startswith("/run/")]
+        found += [mount["Destination"] for mount in each["Mounts"] if "docker.sock" in mount.get("Source", "")]
+    return found
 
 
-def test_a_container_in_the_network_of_the_machine_is_refused(platform: Platform) -> None:
-    body = f'{{{IMAGE}, "NetworkingConfig": {{"EndpointsConfig": {{"host": {{}}}}}}}}'
-    assert ask_engine(platform, "POST", "/containers/create", body) == 403
+def test_the_scheduler_has_the_proxy_for_runs_and_prometheus_its_own(platform: Platform) -> None:
+    services = platform.compose("config", "--services").stdout.split()
+    having = {service: sockets for service in services if (sockets := list_sockets(platform, service))}
+    assert sorted(having.pop("engine")) == ["/run/discovery", "/run/engine", "/var/run/docker.sock"]
+    assert having == {"scheduler": ["/run/engine"], "prometheus": ["/run/discovery"]}
 
 
-@pytest.mark.parametrize(("spaces", "pad"), [(100_000, 0), (50_000, 100_000)])
-def test_what_the_proxy_cannot_read_as_a_whole_is_refused(platform: Platform, spaces: int, pad: int) -> None:
-    body = " " * spaces + f'{{{IMAGE}, "HostConfig": {{"Privileged": true}}}}'
-    assert ask_engine(platform, "POST", "/containers/create", body, pad) in (400, 413)
-
-
-def test_a_start_that_describes_the_container_once_more_is_refused(platform: Platform) -> None:
-    assert ask_engine(platform, "POST", "/containers/x/start", '{"Privileged": true}') == 403
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"Name": "x", "Driver": "macvlan", "IPAM": {"Driver": "default"}}',
-        '{"Name": "x", "Driver": "bridge", "Options": {"parent": "eth0"}}',
-    ],
-)
-def test_a_network_of_the_machine_is_refused(platform: Platform, body: str) -> None:
-    assert ask_engine(platform, "POST", "/networks/create", body) == 403
+def test_the_scheduler_reaches_the_nodes_of_its_runs_and_no_other_container(platform: Platform) -> None:
+    at, own = "/run/engine/docker.sock", f"brokerproof-{platform.secrets['BROKERPROOF_INSTALLATION']}-run-n1"
+    assert ask_engine(platform, at, "GET", "/version") == 200
+    assert ask_engine(platform, at, "POST", f"/containers/{own}/start") == 404
+    [postgres] = platform.client.containers(filters={"label": "com.docker.compose.service=postgres"})
+    for name in (postgres["Id"], postgres["Names"][0].lstrip("/")):
+        assert ask_engine(platform, at, "GET", f"/containers/{name}/json") == 403
+        assert ask_engine(platform, at, "POST", f"/containers/{name}/kill") == 403
+    assert ask_engine(platform, at, "GET", "/containers/json") == 403
 
 
 def test_nobody_can_write_into_the_proxy(platform: Platform) -> None:
     [engine] = platform.client.containers(filters={"label": "com.docker.compose.service=engine"})
     with pytest.raises(docker.errors.APIError, match="read-only"):
         platform.client.put_archive(engine["Id"], "/usr/local", b"\0" * 1024)
-
-
-def test_a_volume_of_this_machine_is_refused(platform: Platform) -> None:
-    body = '{"Name": "x", "DriverOpts": {"type": "none", "o": "bind", "device": "/"}}'
-    assert ask_engine(platform, "POST", "/volumes/create", body) == 403
-
-
-def test_what_nodes_need_is_let_through(platform: Platform) -> None:
-    """That the refusals are no accident; all that a run needs went through in its test."""
-    assert ask_engine(platform, "GET", "/v1.41/containers/json") == 200
-    assert ask_engine(platform, "POST", "/containers/nobody/start") == 404
-    plain = f'{{{IMAGE}, "HostConfig": {{"CapAdd": ["NET_ADMIN"], "Binds": ["brokerproof-x:/x"]}}}}'
-    name = f"{platform.project}-plain"
-    assert ask_engine(platform, "POST", f"/containers/create?name={name}", plain) == 201
-    assert ask_engine(platform, "DELETE", f"/containers/{name}?v=1") == 204
-    platform.client.remove_volume("brokerproof-x")
 
 
 def test_without_secrets_compose_says_how_to_make_them(platform: Platform, tmp_path: Path) -> None:

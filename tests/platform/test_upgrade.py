@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stand_in_images import PROJECT
+from own_compose import PROJECT, read_settings
 
-from .conftest import Platform, find_free_port, read_settings
+from .conftest import Platform, find_free_port
 
 BEFORE = Path(__file__).parent / "version_before"
 SCENARIO = "control_bookie_destroyed"

@@ -19,6 +19,17 @@ from builders import ROOT, SCENARIOS, TOPOLOGIES
 
 NO_DAYS = "`{}` is no number of days (write a whole number from 1 on, like `30`, or leave it unset to keep everything)"
 
+NO_REGISTRIES = (
+    *("https://registry.example.com", "registry.example.com/", "registry example.com", "mirror", "mirror/of/images"),
+    *("registry.example.com/Mirror", "registry.example.com:port", "user@registry.example.com", "/mirror", "a..b"),
+)
+NO_REGISTRY = (
+    "`{}` is no registry of images (write a host, with a port and a path if needed, without `https://` or a last `/`: "
+    "`registry.example.com:5000/mirror`)"
+)
+NO_NAMES = ("postgres", "abc", "ab-cd", "AB", ".*", "a b", "ab" * 17)
+NO_NAME = "`{}` is no name of an installation (write 1 to 16 pairs of the digits 0-9 and a-f, like `3f09a2c1`)"
+
 
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
@@ -48,6 +59,8 @@ NO_DAYS = "`{}` is no number of days (write a whole number from 1 on, like `30`,
         ("CONTAINER_PORTS", "80", "`80` is no first port (write a number from 1024 to 60000, like `21000`)"),
         ("CONTAINER_PORTS", "http", "`http` is no first port (write a number from 1024 to 60000, like `21000`)"),
         ("SPARK_DRIVER_MEMORY", "2 GB", "`2 GB` is no size (write it like `1g` or `800m`)"),
+        *(("REGISTRY", value, NO_REGISTRY.format(value)) for value in NO_REGISTRIES),
+        *(("INSTALLATION", value, NO_NAME.format(value)) for value in NO_NAMES),
         ("HOME", "/", "holds no topologies/ (set it to Brokerproof's directory, not to /)"),
         ("SYSTEMS", "log", "`log` names no messaging system (write `name=module:attribute`, comma separated)"),
         ("SYSTEMS", "a=b:c,d=e", "`d=e` names no messaging system (write `name=module:attribute`, comma separated)"),
@@ -128,6 +141,14 @@ def test_a_home_of_nobody_is_reported_with_its_variable() -> None:
         from_environment({"BROKERPROOF_SCENARIOS": "~nobody_at_all/mine"})
 
 
+@pytest.mark.parametrize(
+    "registry", ["registry.example.com", "registry.example.com:5000/mirror/of-images", "localhost", "mirror:5000/a_b"]
+)
+def test_an_image_is_in_the_registry_of_the_settings(registry: str) -> None:
+    assert from_environment({}).name_image("a/b:1") == "a/b:1"
+    assert from_environment({"BROKERPROOF_REGISTRY": registry}).name_image("a/b:1") == f"{registry}/a/b:1"
+
+
 def test_systems_are_listed_by_name() -> None:
     settings = from_environment({"BROKERPROOF_SYSTEMS": "log=logserver.system:LOG, other=a.b:C,"})
     assert settings.systems == {"log": "logserver.system:LOG", "other": "a.b:C"}
@@ -204,6 +225,8 @@ def test_another_process_inherits_no_value_of_a_setting_that_is_not_set() -> Non
         "database_url": "sqlite:///x.db",
         "history_reader_url": "sqlite:///x.db",
         "max_clusters": "7",
+        "registry": "registry.example.com",
+        "installation": "3f09a2c1",
         "clock_error_ms": "20",
         "keep_tables_days": "30",
         "keep_runs_days": "90",

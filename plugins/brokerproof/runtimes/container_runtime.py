@@ -363,7 +363,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @contextmanager
     def _made(self, wanted: Container) -> Iterator[str]:
-        """Make a container, yield its id, and remove it at the end of the block."""
+        """Make a container, yield its name, and remove it at the end of the block."""
         with translate_engine_errors(f"a container of {wanted.image} cannot be made"):
             engine.remove_container(self._in_engine.client, self._in_engine.name(wanted.name))
             container = self._in_engine.create(wanted)
@@ -398,21 +398,22 @@ class ContainerRuntime(SupervisedRuntime):
 
     def _end(self, container: Mapping[str, Any]) -> None:
         """Kill and remove a container. If it is a node's container, save its log first."""
+        name = engine.find_name(container)
         try:
             if container["State"] == "paused":
-                self._in_engine.client.unpause(container["Id"])
+                self._in_engine.client.unpause(name)
             if container["State"] in RUNNING:
-                self._in_engine.client.kill(container["Id"])
+                self._in_engine.client.kill(name)
         except APIError as error:
             # The container may have ended meanwhile. If it has not, its removal below ends it or fails.
-            log.info("%s could not be killed: %s", container["Id"], error)
+            log.info("%s could not be killed: %s", name, error)
         if node := container["Labels"].get(NODE):
             try:
-                self._keep_log(container["Id"], node)
+                self._keep_log(name, node)
             except OSError as error:
                 # The disk may be full. The container must be removed even then.
                 log.warning("the log of %s is not kept: %s", node, error)
-        engine.remove_container(self._in_engine.client, container["Id"])
+        engine.remove_container(self._in_engine.client, name)
 
     def _keep_log(self, container: str, node: str) -> None:
         path = self.nodes / node / "log" / "node.log"

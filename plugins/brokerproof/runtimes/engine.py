@@ -1,7 +1,8 @@
 """The containers, networks and volumes of a run in Docker's engine.
 
 Each object has the labels of its run. So a run's objects are found again after a crash, and objects of other programs
-are never touched.
+are never touched. Each request has an object's name, never its id: the proxy of docker-compose.yaml
+(deploy/engine/haproxy.cfg) allows a request if the name begins with that of this installation.
 """
 
 from __future__ import annotations
@@ -134,7 +135,8 @@ class RunInEngine:
         """`nodes` is the run's directory `nodes/`, which has one subdirectory per node."""
         self.labels: Mapping[str, str] = {SLOTS: _name_slots(), RUN: str(nodes)}
         self._record = nodes / "containers.json"
-        self.prefix = f"brokerproof-{nodes.parent.name}"
+        installation = from_environment().installation
+        self.prefix = "-".join(filter(None, ("brokerproof", installation, nodes.parent.name)))
         self._filters = {"label": [f"{name}={value}" for name, value in self.labels.items()]}
 
     @property
@@ -166,19 +168,19 @@ class RunInEngine:
         return f"{self.prefix}-{of}"
 
     def create(self, wanted: Container) -> str:
-        """Make a container with its files and return its id. Raises MachineError if its image cannot be provided."""
-        client = self.client
+        """Make a container with its files and return its name. Raises MachineError if its image cannot be provided."""
+        client, name = self.client, self.name(wanted.name)
         described = provide_image(client, wanted.image, is_ours=wanted.is_ours)
         owner = 0 if wanted.capabilities else _find_owner(described)
         joins = {}
         if wanted.network:
             joins[wanted.network] = client.create_endpoint_config(ipv4_address=wanted.address, aliases=[wanted.name])
-        container: str = client.create_container(
+        client.create_container(
             wanted.image,
             command=[fill(part, wanted.name) for part in wanted.command],
             # The command is complete, but the image may have an entry point of its own.
             entrypoint=[],
-            name=self.name(wanted.name),
+            name=name,
             hostname=wanted.name,
             user=str(owner),
             environment={"LANG": "C.UTF-8", **wanted.environment},
@@ -195,29 +197,28 @@ class RunInEngine:
             ),
             networking_config=client.create_networking_config(joins) if joins else None,
             healthcheck=wanted.healthcheck,
-        )["Id"]
+        )
         files = {path: fill(content, wanted.name) for path, content in wanted.files.items()}
         folders = (*wanted.folders, *wanted.volumes.values())
-        client.put_archive(container, "/", pack(HOME, owner, folders, files))
-        return container
+        client.put_archive(name, "/", pack(HOME, owner, folders, files))
+        return name
 
     def join_all_networks(self, container: str) -> None:
         """Connect a container to the networks of the run that it is not in."""
         joined = self.client.inspect_container(container)["NetworkSettings"]["Networks"]
         for network in self.list_networks():
             if network["Name"] not in joined:
-                self.client.connect_container_to_network(container, network["Id"])
+                self.client.connect_container_to_network(container, network["Name"])
 
     def create_network(self, name: str, *, pool: Mapping[str, str], labels: Mapping[str, str]) -> None:
         """Make a network of the run, and connect to it the containers in which Brokerproof and its clients run.
 
         Raises APIError if the engine refuses a request.
         """
-        made = self.client.create_network(
-            self.name(name), driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels}
-        )
+        network = self.name(name)
+        self.client.create_network(network, driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels})
         for container in self.client.containers(filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]}):
-            self.client.connect_container_to_network(container["Id"], made["Id"])
+            self.client.connect_container_to_network(find_name(container), network)
 
     def list_containers(self) -> list[dict[str, Any]]:
         """Return the engine's descriptions of the run's containers, including those that do not run."""
@@ -235,7 +236,7 @@ class RunInEngine:
         wait_until(self._remove_containers, timeout_s=_GO_S, what="the run's containers to go")
 
     def _remove_containers(self) -> bool:
-        ask_for_each(self.list_containers(), lambda container: remove_container(self.client, container["Id"]))
+        ask_for_each(self.list_containers(), lambda container: remove_container(self.client, find_name(container)))
         return not self.list_containers()
 
     def remove_networks(self) -> None:
@@ -250,14 +251,15 @@ class RunInEngine:
     def _remove_network(self, network: Mapping[str, Any]) -> bool:
         """Disconnect all containers and remove the network. Returns False if a container is still in it."""
         clients = self.client.containers(all=True, filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]})
-        stopped = [one["Id"] for one in clients if network["Name"] in one["NetworkSettings"]["Networks"]]
+        name = network["Name"]
+        stopped = [find_name(one) for one in clients if name in one["NetworkSettings"]["Networks"]]
         with allow_absence():
-            running = self.client.inspect_network(network["Id"])["Containers"]
+            running = [one["Name"] for one in self.client.inspect_network(name)["Containers"].values()]
             for container in {*running, *stopped}:
                 with allow_absence():
-                    self.client.disconnect_container_from_network(container, network["Id"], force=True)
+                    self.client.disconnect_container_from_network(container, name, force=True)
             try:
-                self.client.remove_network(network["Id"])
+                self.client.remove_network(name)
             except APIError as error:
                 if _IN_USE not in str(error.explanation):
                     raise
@@ -268,6 +270,15 @@ class RunInEngine:
         for volume in self.client.volumes(filters=self._filters)["Volumes"] or []:
             with allow_absence():
                 self.client.remove_volume(volume["Name"], force=True)
+
+
+def find_name(container: Mapping[str, Any]) -> str:
+    """Return the name of a container from its description in a list.
+
+    A container that the engine failed to remove may have no name left. Then return its id.
+    """
+    name: str = next(iter(container["Names"]), container["Id"])
+    return name.removeprefix("/")
 
 
 def ask_for_each(containers: Iterable[T], ask: Callable[[T], None]) -> None:
@@ -336,8 +347,8 @@ def provide_image(client: docker.APIClient, image: str, *, is_ours: bool = False
         return client.inspect_image(image)
     except (DockerException, requests.RequestException) as error:
         raise MachineError(
-            f"the image {image} is not here and cannot be fetched: {error}; connect to the network once, or load the "
-            "image with `docker load`"
+            f"the image {image} is not here and cannot be fetched: {error}; connect to the network once, load the "
+            "image with `docker load`, or name a registry that has it in BROKERPROOF_REGISTRY"
         ) from error
 
 

@@ -13,6 +13,7 @@ from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program, Runtime
 from brokerproof.runtimes.registry import make_runtime
+from brokerproof.settings import from_environment
 from brokerproof.systems.jvm import software
 from brokerproof.systems.jvm.distribution import Distribution
 from brokerproof.systems.jvm.software import ImageSoftware, LocalSoftware
@@ -47,8 +48,8 @@ def find_distribution(version: str) -> Distribution:
 
 
 def name_image(version: str) -> str:
-    """Return the official image of a version, by name and tag."""
-    return f"apachepulsar/pulsar:{version}"
+    """Return the official image of a version, by name and tag, in the registry of the settings."""
+    return from_environment().name_image(f"apachepulsar/pulsar:{version}")
 
 
 def provide_software(version: str, runtime: Runtime) -> software.LocalSoftware | software.ImageSoftware:

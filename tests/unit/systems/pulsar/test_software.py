@@ -8,6 +8,7 @@ from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.pulsar.provisioning import provide_software
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.system import PULSAR
 
 
 class Images(ProcessRuntime):
@@ -34,3 +35,13 @@ def test_where_a_runtime_runs_images_the_official_one_holds_everything(tmp_path:
     assert runtime.read == [("apachepulsar/pulsar:4.0.8", "/pulsar/conf/broker.conf")]
     with pytest.raises(MachineError, match="holds no"):
         software.read_shipped("zookeeper.conf")
+
+
+def test_the_image_is_in_the_registry_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_REGISTRY", "registry.example.com:5000/mirror")
+    image = "registry.example.com:5000/mirror/apachepulsar/pulsar:4.0.8"
+    software = provide_software("4.0.8", Images(tmp_path))
+    assert isinstance(software, ImageSoftware)
+    assert software.image == image
+    # The step that fetches images fetches the same one.
+    assert PULSAR.list_images("4.0.8") == [image]
