@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
+from brokerproof.bounded_reading import load_yaml
 
 _MARK = "<!-- `make docs` writes this table from deploy/engine/haproxy.cfg and docker-compose.yaml -->\n"
 _FRONTEND = re.compile(r"((?:^#.*\n)+)^frontend .*\n *bind (\S+)/docker\.sock .*\n", re.MULTILINE)
@@ -24,7 +24,7 @@ def fill_table(page: str, home: Path) -> str:
 
 def _tabulate_calls(home: Path) -> Iterator[str]:
     proxy = (home / "deploy" / "engine" / "haproxy.cfg").read_text(encoding="utf-8")
-    services = yaml.safe_load((home / "docker-compose.yaml").read_text(encoding="utf-8"))["services"]
+    services = load_yaml((home / "docker-compose.yaml").read_text(encoding="utf-8"))["services"]
     # The parts between frontends: comment, directory of the socket, rules, comment, …
     _, *parts = _FRONTEND.split(proxy)
     yield "| service | call | what for |"
