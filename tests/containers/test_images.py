@@ -24,14 +24,21 @@ class Registry(BaseHTTPRequestHandler):
     """Asks for a password, and has no image."""
 
     asked_by: list[str]
+    # The paths that the user asked for.
+    paths: list[str]
 
     def do_GET(self) -> None:
         credentials = self.headers.get("Authorization", "").removeprefix("Basic ")
         who = base64.b64decode(credentials).decode()
         type(self).asked_by.append(who)
+        if who == f"{USER}:{PASSWORD}":
+            type(self).paths.append(self.path)
         self.send_response(200 if who == f"{USER}:{PASSWORD}" else 401)
         self.send_header("WWW-Authenticate", 'Basic realm="images"')
         self.end_headers()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
@@ -39,7 +46,7 @@ class Registry(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def registry() -> Iterator[str]:
-    Registry.asked_by = []
+    Registry.asked_by, Registry.paths = [], []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -70,15 +77,16 @@ def connect(environment: pytest.MonkeyPatch, registry: str, password: str) -> No
     environment.setenv("AIRFLOW_CONN_DOCKER_DEFAULT", json.dumps(content))
 
 
-def test_the_connection_lets_the_engine_in(
+def test_the_connection_lets_the_engine_into_the_registry_of_the_settings(
     client: docker.APIClient, registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image = f"{registry}/pulsar:4.0.8"
-    monkeypatch.setattr(Pulsar, "list_images", lambda self, version: [image])
+    monkeypatch.setenv("BROKERPROOF_REGISTRY", f"{registry}/mirror")
+    image = f"{registry}/mirror/apachepulsar/pulsar:4.0.8"
     connect(monkeypatch, registry, PASSWORD)
     with pytest.raises(MachineError, match=f"the image {image} is not here and cannot be fetched"):
         fetch_images(tmp_path / "run", "docker")
     assert f"{USER}:{PASSWORD}" in Registry.asked_by
+    assert "/v2/mirror/apachepulsar/pulsar/manifests/4.0.8" in Registry.paths
 
 
 def test_a_wrong_password_is_said(

@@ -305,11 +305,13 @@ def ask_engine(platform: Platform, socket: str, method: str, path: str) -> int:
 
 def list_sockets(platform: Platform, service: str) -> list[str]:
     """The directories of sockets that the container of a service has."""
-    label = f"com.docker.compose.service={service}"
+    labels = [f"com.docker.compose.project={platform.project}", f"com.docker.compose.service={service}"]
     found: list[str] = []
-    for each in platform.client.containers(all=True, filters={"label": label}):
-        found += [mount["Destination"] for mount in each["Mounts"] if mount["Destination"].startswith("/run/")]
-        found += [mount["Destination"] for mount in each["Mounts"] if "docker.sock" in mount.get("Source", "")]
+    for each in platform.client.containers(all=True, filters={"label": labels}):
+        for mount in each["Mounts"]:
+            is_of_proxy = mount.get("Name", "").endswith(("_engine", "_discovery"))
+            if is_of_proxy or mount["Source"].endswith("docker.sock"):
+                found.append(mount["Destination"])
     return found
 
 
