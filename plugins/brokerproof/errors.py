@@ -11,6 +11,10 @@ class BrokerproofError(Exception):
     """Base of every error that Brokerproof raises on purpose."""
 
 
+# A file may repeat a mistake thousands of times.
+_MOST_MISTAKES = 100
+
+
 class InputError(BrokerproofError, ValueError):
     """A scenario, topology or option cannot be used. Nothing was started.
 
@@ -71,8 +75,16 @@ class Mistakes:
         return _Collecting(self.found, file, below)
 
     def raise_all(self) -> None:
-        """Raises InputError if there are mistakes. Mistakes with the same sentence count as one."""
+        """Raises InputError if there are mistakes. Mistakes with the same sentence count as one.
+
+        Of more than `_MOST_MISTAKES`, the first ones are reported, with the number of the others.
+        """
         each = {str(mistake): mistake for error in self.found for mistake in error.mistakes}
+        # One more is the number of the others, of an error that was collected again.
+        if (others := len(each) - _MOST_MISTAKES) > 1:
+            first = list(each.values())[:_MOST_MISTAKES]
+            rest = InputError(f"has {others:,} more mistakes", file=first[0].file, remedy="mend the first ones")
+            raise MistakesError([*first, rest]) from None
         if len(each) > 1:
             raise MistakesError(each.values()) from None
         for mistake in each.values():

@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
-
-File = tuple[str, bytes]
+from reading_child import File
 
 # Bytes that mean something in one of the formats, and numbers at the ends of their ranges.
 _TOKENS = [
@@ -190,7 +189,7 @@ def mutate_parquet(content: bytes, chance: random.Random, value: Any) -> bytes:
     if chance.randrange(3) == 0:
         repeats = chance.choice([0, 10, 1_000, 60_000])
         size = sum(column.nbytes for column in table.columns) * repeats
-        table = pa.concat_tables([table] * (repeats if size < 100_000_000 else 1)) if repeats else table.slice(0, 0)
+        table = pa.concat_tables([table] * (repeats if size < 20_000_000 else 1)) if repeats else table.slice(0, 0)
         table = table.combine_chunks()
     if chance.randrange(20) == 0:
         for number in range(chance.choice([50, 150])):
@@ -232,7 +231,7 @@ def mutate_segment(content: bytes, chance: random.Random, value: Any) -> bytes:
     else:
         table = _change_column(table, chance)
     repeats = chance.choice([1, 1, 0, 1_000, 50_000])
-    if repeats * table.nbytes < 50_000_000:
+    if repeats * table.nbytes < 5_000_000:
         table = pa.concat_tables([table] * repeats) if repeats else table.slice(0, 0)
     table = table.combine_chunks().replace_schema_metadata(metadata)
     buffer = io.BytesIO()

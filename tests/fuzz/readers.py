@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,9 +57,8 @@ from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.measurements.samples import read_samples
 from builders import EXPECTATIONS, SCENARIOS, TOPOLOGIES
 from planted_runs import plant_run
+from reading_child import File, Read, Use
 
-Use = Callable[[], object]
-Read = Callable[[str, bytes], AbstractContextManager[Sequence[Use]]]
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -67,7 +66,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 class Family:
     """Files of one format. `list_files` has the files before mutation, as (name, content) in a new directory."""
 
-    list_files: Callable[[Path], list[tuple[str, bytes]]]
+    list_files: Callable[[Path], list[File]]
     make_reader: Callable[[Path], Read]
 
 
@@ -85,7 +84,7 @@ def replaced(file: Path, content: bytes) -> Iterator[None]:
 # Users' files
 
 
-def list_yaml_files(directory: Path) -> list[tuple[str, bytes]]:
+def list_yaml_files(directory: Path) -> list[File]:
     scenarios = [(f"scenarios/{file.name}", file.read_bytes()) for file in sorted(SCENARIOS.glob("*.yaml"))[::4]]
     topologies = [(f"topologies/{file.name}", file.read_bytes()) for file in sorted(TOPOLOGIES.glob("*.yaml"))]
     return scenarios + topologies
@@ -155,7 +154,7 @@ _KINDS: list[type[Record]] = [*Record.__subclasses__(), Outcome]
 KINDS = {name_file(kind).removesuffix(".json"): kind for kind in _KINDS}
 
 
-def list_json_files(directory: Path) -> list[tuple[str, bytes]]:
+def list_json_files(directory: Path) -> list[File]:
     run = plant_whole_run(directory)
     files = [f"{run.directory}/run.json"] + [f"{run.directory}/state/{name}" for name in run.list_names("state")]
     files.append(f"{run.directory}/progress/live.json")
@@ -193,7 +192,7 @@ def make_json_reader(directory: Path) -> Read:
 # Lines of JSON
 
 
-def list_line_files(directory: Path) -> list[tuple[str, bytes]]:
+def list_line_files(directory: Path) -> list[File]:
     file = directory / "restarts.jsonl"
     record = RestartRecord(file)
     for times in range(1, 4):
@@ -230,7 +229,7 @@ def plant_segments(directory: Path) -> Run:
     return run
 
 
-def list_segment_files(directory: Path) -> list[tuple[str, bytes]]:
+def list_segment_files(directory: Path) -> list[File]:
     run = plant_segments(directory)
     files = sorted(Path(run.path("clients")).rglob("0-*"))
     return [(str(file.relative_to(run.directory)), file.read_bytes()) for file in files]
@@ -260,7 +259,7 @@ def make_segment_reader(directory: Path) -> Read:
 # Tables
 
 
-def list_table_files(directory: Path) -> list[tuple[str, bytes]]:
+def list_table_files(directory: Path) -> list[File]:
     run = plant_whole_run(directory)
     return [
         (f"{table}/{name}", Path(run.table(table), name).read_bytes())
@@ -311,3 +310,29 @@ FAMILIES = {
     "segments": Family(list_files=list_segment_files, make_reader=make_segment_reader),
     "parquet": Family(list_files=list_table_files, make_reader=make_table_reader),
 }
+
+
+def make_every_reader(directory: Path) -> Read:
+    """One reader for all families. The name of a file begins with its family."""
+    readers = {}
+    for family, each in FAMILIES.items():
+        (directory / family).mkdir()
+        readers[family] = each.make_reader(directory / family)
+
+    @contextmanager
+    def read(name: str, content: bytes) -> Iterator[Sequence[Use]]:
+        family, _, rest = name.partition("/")
+        with readers[family](rest, content) as uses:
+            yield uses
+
+    return read
+
+
+def list_every_file(directory: Path) -> dict[str, list[File]]:
+    """The files of each family before mutation."""
+    found: dict[str, list[File]] = {}
+    for family, each in FAMILIES.items():
+        (directory / family).mkdir()
+        files = each.list_files(directory / family)
+        found[family] = [(f"{family}/{name}", content) for name, content in files]
+    return found

@@ -216,3 +216,16 @@ def test_a_file_that_is_missing_and_a_link_to_a_file(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"1234567890")
     (tmp_path / "y").symlink_to(tmp_path / "x")
     assert read_bytes(tmp_path / "y", 10) == b"1234567890"
+
+
+def test_of_thousands_of_mistakes_the_first_hundred_are_listed(tmp_path: Path) -> None:
+    links = "\n".join(["- {between: [eu, us]}"] * 5_000)
+    (tmp_path / "base.yaml").write_text((TOPOLOGIES / "sync_active_passive.yaml").read_text())
+    (tmp_path / "many.yaml").write_text(f"title: t\ndescription: d\nextends: base\nlinks:\n{links}\n")
+    started = time.process_time()
+    with pytest.raises(InputError) as caught:
+        load_topology("many", tmp_path)
+    assert time.process_time() - started < 2
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 101
+    assert "has 4,899 more mistakes (mend the first ones)" in lines[-1]

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
 import bad_readers
 import pytest
-from fuzzing import Child, describe, fuzz
-from readers import FAMILIES
+from fuzzing import describe, fuzz, start_reading
+from readers import FAMILIES, list_every_file
+from reading_child import Child, File
 
 SOUND = ("x", b"sound")
 # `make fuzz` tries 10,000 of each.
-INPUTS = {"yaml": 150, "json": 60, "lines": 300, "segments": 150, "parquet": 60}
+INPUTS = {"yaml": 200, "json": 60, "lines": 300, "segments": 200, "parquet": 60}
+
+
+@dataclass(frozen=True)
+class Reading:
+    files: Mapping[str, Sequence[File]]
+    child: Child
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reading]:
+    files = list_every_file(tmp_path_factory.mktemp("to-mutate"))
+    child = start_reading(files)
+    yield Reading(files, child)
+    child.close()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_mutated_files_are_read_or_refused(family: str) -> None:
-    result = fuzz(family, INPUTS[family], first_seed=1)
+def test_mutated_files_are_read_or_refused(reading: Reading, family: str) -> None:
+    result = fuzz(reading.child, family, reading.files[family], INPUTS[family], first_seed=1)
     assert result.inputs >= INPUTS[family]
     assert not result.findings, describe(result)
 
@@ -33,7 +51,7 @@ def test_mutated_files_are_read_or_refused(family: str) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_the_harness_reports_a_reader_that_misbehaves_and_goes_on(make_reader, reason: str) -> None:
-    child = Child(make_reader, SOUND, silent_s=5)
+    child = Child(make_reader, [SOUND], silent_s=3)
     try:
         problem, _, _ = child.try_file(("x", b"mutated"))
         assert problem.startswith(reason)

@@ -149,9 +149,12 @@ class _Waiting:
         open_ = here & self._has_position & (self._acked_us == _NEVER) & (self._received_us <= answer.at)
         if not open_.any():
             return
-        for partition, (segment, offset, *_) in answer.positions.items():
-            before = (self._segments < segment) | ((self._segments == segment) & (self._offsets < offset))
-            self._acked_us[open_ & (self._partitions == partition) & before] = answer.at
+        partitions, segments, offsets = _to_columns(answer)
+        # The answer's place for each row, which is the right one only if the partition is the same.
+        place = np.searchsorted(partitions[:-1], self._partitions)
+        at_segment = segments[place]
+        before = (self._segments < at_segment) | ((self._segments == at_segment) & (self._offsets < offsets[place]))
+        self._acked_us[open_ & (partitions[place] == self._partitions) & before] = answer.at
 
     def is_complete(self, newest_us: int) -> bool:
         """Return whether all acks of the batch are confirmed, or it has waited more than `_CONFIRM_US` microseconds.
@@ -165,6 +168,15 @@ class _Waiting:
         place = schema.get_field_index("acknowledged_at")
         acked = pa.array(self._acked_us, mask=self._acked_us == _NEVER).cast(schema.field(place).type)
         return self._rows.set_column(place, schema.field(place), acked)
+
+
+def _to_columns(answer: ConfirmedAcks) -> Any:
+    """Return an answer's partitions in ascending order, their segments and their offsets, and one more of each.
+
+    The last ones are of no partition, so that every row has a place.
+    """
+    places = sorted((partition, *position[:2]) for partition, position in answer.positions.items())
+    return np.array([*places, (_NEVER, 0, 0)], dtype=np.int64).T
 
 
 def _to_numbers(column: pa.Array) -> Any:

@@ -37,6 +37,8 @@ KEEP_EVERY_S = 0.5
 STANDSTILL_S = 1.0
 _ACKS = b"brokerproof.acks"
 _SEGMENT = ".arrow"
+# Each answer about acks is compared with each row. A segment has a few answers, and a row for each message of 0.5 s.
+_MOST_COMPARISONS = 50_000_000
 
 
 class Reservation(StrictModel):
@@ -134,6 +136,8 @@ class RecordReader:
         try:
             rows, metadata = read_segment(read_bytes(path, MOST_SEGMENT_BYTES), SCHEMAS.values())
             acks = [ConfirmedAcks.from_plain(each) for each in load_json(metadata[_ACKS].decode("utf-8"))]
+            if len(acks) * rows.num_rows > _MOST_COMPARISONS:
+                raise ValueError(f"it has {len(acks):,} answers about acks")
         except FileNotFoundError:
             return None
         except (ValueError, LookupError, TypeError, AttributeError) as error:

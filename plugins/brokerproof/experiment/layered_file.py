@@ -13,7 +13,7 @@ from typing import Any
 
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
-from brokerproof.experiment.yaml_models import read_yaml, suggest_file
+from brokerproof.experiment.yaml_models import parse_index, read_yaml, suggest_file
 
 _EXTENDS = "extends"
 
@@ -133,8 +133,8 @@ def find_container(content: Any, field: str) -> Any:
     """Return the innermost mapping or list of `content` on the way to a field, a dotted path."""
     container = content
     for name in field.split("."):
-        if isinstance(content, list) and name in map(str, range(len(content))):
-            content = content[int(name)]
+        if isinstance(content, list) and (index := parse_index(name, content)) is not None:
+            content = content[index]
         elif isinstance(content, Mapping) and name in content:
             content = content[name]
         else:
@@ -146,8 +146,8 @@ def find_container(content: Any, field: str) -> Any:
 def _count_found(content: Any, names: Sequence[str]) -> int:
     """Return how many of `names`, the parts of a dotted path, exist in `content`, counted from the first."""
     for count, name in enumerate(names):
-        if isinstance(content, list) and name in map(str, range(len(content))):
-            content = content[int(name)]
+        if isinstance(content, list) and (index := parse_index(name, content)) is not None:
+            content = content[index]
         elif isinstance(content, Mapping) and name in content:
             content = content[name]
         else:

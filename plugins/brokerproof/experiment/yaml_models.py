@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -30,6 +30,7 @@ __all__ = [
     "check_fields",
     "find_nearest",
     "parse",
+    "parse_index",
     "read_yaml",
     "suggest_file",
     "suggest_name",
@@ -149,9 +150,16 @@ def _replace_item(container: Any, name: str, value: Any) -> None:
 def _find_index(container: Any, name: str) -> int:
     if not isinstance(container, list):
         raise InputError(f"`{name}` would be inside a plain value", remedy="give the dotted path of a field")
-    if name not in map(str, range(len(container))):
+    index = parse_index(name, container)
+    if index is None:
         raise InputError(f"`{name}` names no item of the list", remedy="use an index from 0 on")
-    return int(name)
+    return index
+
+
+def parse_index(name: str, items: Sequence[Any]) -> int | None:
+    """Return the index that a part of a dotted path names; None if the list has no item with this index."""
+    is_index = name.isascii() and name.isdigit() and len(name) <= len(str(len(items))) and str(int(name)) == name
+    return int(name) if is_index and int(name) < len(items) else None
 
 
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:

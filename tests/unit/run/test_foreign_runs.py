@@ -259,3 +259,13 @@ def test_a_damaged_record_of_a_service_manager_is_named(tmp_path: Path) -> None:
         (tmp_path / "restarts.jsonl").write_text(f"{line}\n")
         with pytest.raises(RunError, match=r"restarts\.jsonl is damaged"):
             record.read()
+
+
+def test_a_segment_with_more_answers_about_acks_than_a_cluster_gives_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r")
+    task = plan_producers(run)[0]
+    rows = [dict.fromkeys(SCHEMAS["publishes"].names) | {"seq": 0}] * 10_000
+    answers = [ConfirmedAcks(cluster="c", at=AT)] * 10_000
+    RecordWriter(run, task.client, table="publishes", epoch=0).append(make_batch("publishes", rows, {}), answers)
+    with pytest.raises(RunError, match="it has 10,000 answers about acks"):
+        recover(run, RecordReader(run, task.client, epoch=0))
