@@ -391,7 +391,7 @@ def read_segment(content: bytes, schemas: Collection[pa.Schema]) -> tuple[pa.Rec
     """Return the only batch of an Arrow file, and the metadata of its columns. No memory is allocated for its rows.
 
     Raises ContentError if the file is damaged, if its columns are not those of one of `schemas`, or if it is
-    compressed: clients do not compress it, and a few compressed bytes can hold gigabytes of data.
+    compressed: clients do not compress it, and a few compressed bytes can become gigabytes.
     """
     import pyarrow as pa
 
