@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import random
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 from hypothesis import strategies as st
 from reading_child import File
 
@@ -70,16 +72,40 @@ def _list_places(content: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+_NUMBERS = [0, 1, -1, 2, 10**3, 10**6, 10**9, 2**31, 2**53, 2**63 - 1, -(2**63), 10**18, 1_767_225_600_000_000]
+_TEXTS = ["", "x", "a/b", "\x00", "é😀", "9" * 30, "2026-01-01T00:00:00", "9999-12-31T23:59:59+00:00", "x" * 70_000]
+
+
+def _vary(value: Any, chance: random.Random, texts: Sequence[str]) -> Any:
+    """Another value of the same type, which models accept more often than one of another type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return chance.choice([*_NUMBERS, value + 1, -value, value * 10**6, 10**30])
+    if isinstance(value, float):
+        return chance.choice([*map(float, _NUMBERS), -value, 1e-300, 1e300, float("inf"), float("nan"), 10**400])
+    if isinstance(value, str):
+        return chance.choice([*_TEXTS, *texts])
+    if isinstance(value, list):
+        return chance.choice([[], value * 2, value[::-1], value[:1] * 300])
+    return {} if value else None
+
+
 def mutate_json(content: bytes, chance: random.Random, value: Any) -> bytes:
     """Change one value of a JSON text, or its place. `value` is a new one."""
     loaded = json.loads(content)
     places = _list_places(loaded)
     if not places:
         return json.dumps(value).encode()
+    texts = [text for each, key in places if isinstance(text := each[key], str)]
     container, key = chance.choice(places)
-    match chance.randrange(6):
-        case 0 | 1:
+    match chance.randrange(10):
+        case 0:
             container[key] = value
+        case 6 | 7 | 8 | 9:
+            for each, name in [(container, key), *chance.choices(places, k=chance.choice([0, 0, 1, 5]))]:
+                with contextlib.suppress(LookupError):
+                    each[name] = _vary(each[name], chance, texts)
         case 2:
             del container[key]
         case 3 if isinstance(container, dict):
@@ -123,16 +149,18 @@ def mutate_yaml(content: bytes, chance: random.Random, value: Any) -> bytes:
     lines = content.decode().splitlines()
     number = chance.randrange(len(lines))
     written = _write_specials(json.dumps(value))
-    match chance.randrange(6):
+    match chance.randrange(8):
         case 0:
             lines.append(chance.choice(_YAML_ENDS))
         case 1:
             lines[number] = f"{lines[number].partition(':')[0]}: {written}"
-        case 2:
+        case 2 | 6 | 7:
             # One of the values in braces or brackets.
             values = list(re.finditer(r"(?<=: )[^,{}\[\]]+", lines[number]))
             if values:
                 found = chance.choice(values)
+                same_type = _vary(yaml.safe_load(found[0]), chance, list(re.findall(r"[a-z_]+", content.decode())))
+                written = chance.choice([written, json.dumps(same_type, default=str)])
                 lines[number] = f"{lines[number][: found.start()]}{written}{lines[number][found.end() :]}"
         case 3:
             del lines[number]
@@ -144,6 +172,17 @@ def mutate_yaml(content: bytes, chance: random.Random, value: Any) -> bytes:
 
 
 # Tables
+
+
+def _vary_cells(column: pa.ChunkedArray, chance: random.Random) -> pa.Array:
+    """Change some values of a column, and none of its types."""
+    values = column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
+    texts = [text for text in values if isinstance(text, str)]
+    for number in chance.choices(range(len(values)), k=3) if values else ():
+        values[number] = chance.choice([None, _vary(values[number], chance, texts)])
+    if pa.types.is_timestamp(column.type):
+        return pa.array(values, pa.int64()).cast(column.type)
+    return pa.array(values, column.type)
 
 
 def _change_column(table: pa.Table, chance: random.Random) -> pa.Table:
@@ -168,7 +207,7 @@ def _change_column(table: pa.Table, chance: random.Random) -> pa.Table:
         lambda: nested,
         lambda: pa.array(["x"] * rows),
     ]
-    column = chance.choice(columns)()
+    column = chance.choice([*columns, *[lambda: _vary_cells(table.column(number), chance)] * len(columns)])()
     match chance.randrange(5):
         case 0:
             first, *others = table.column_names
