@@ -141,7 +141,7 @@ image: ## build the image of Brokerproof, which links between regions of contain
 audit: setup ## look up what the image holds in the databases of known weaknesses; for every night, not for CI
 	$(BIN)/uv venv --quiet --clear $(VENV)/audit
 	VIRTUAL_ENV=$(abspath $(VENV))/audit $(BIN)/uv pip sync --quiet --require-hashes deploy/supply_chain.txt
-	$(VENV)/audit/bin/pip-audit --requirement deploy/production.txt --require-hashes --disable-pip --strict \
+	$(VENV)/audit/bin/pip-audit --requirement deploy/production.txt --require-hashes --disable-pip --strict $(AUDIT_OPTIONS) \
 	  $$(awk -v today="$$(date +%F)" '!/^#/ && $$2 >= today { print "--ignore-vuln", $$1 }' deploy/audit_exceptions.txt)
 
 down: setup ## stop and heal everything that this machine still runs

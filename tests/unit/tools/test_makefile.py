@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,3 +56,27 @@ def test_setup_names_a_python_that_is_too_old(checkout: Path) -> None:
 
 def test_the_makefile_names_no_host() -> None:
     assert "://" not in (ROOT / "Makefile").read_text()
+
+
+def test_the_audit_leaves_out_exceptions_until_their_last_day(checkout: Path) -> None:
+    pretend_setup(checkout)
+    (checkout / "deploy").mkdir()
+    (checkout / "deploy" / "audit_exceptions.txt").write_text(
+        "# A comment.\nPYSEC-2026-1 9999-12-31 no caller\nPYSEC-2026-2 2026-01-01 it is over\n"
+    )
+    for program, script in (("bin/uv", "true"), ("audit/bin/pip-audit", 'echo "$@"; exit 1')):
+        file = checkout / ".venv" / program
+        file.parent.mkdir(parents=True)
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+    done = make(checkout, "audit")
+    # A weakness ends the audit with an error.
+    assert done.returncode != 0
+    given = done.stdout.splitlines()[-1]
+    assert given.endswith("--strict --ignore-vuln PYSEC-2026-1")
+
+
+def test_each_exception_of_the_audit_has_an_identifier_a_day_and_a_reason() -> None:
+    lines = (ROOT / "deploy" / "audit_exceptions.txt").read_text().splitlines()
+    wrong = [each for each in lines if not re.match(r"#|[A-Z][\w-]+ \d{4}-\d\d-\d\d \S", each)]
+    assert wrong == []
