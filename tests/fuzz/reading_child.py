@@ -93,6 +93,9 @@ class Child:
             problem = f"more than {LONGEST_S:g} s"
         if not problem and megabytes > MOST_MB:
             problem = f"more than {MOST_MB} MB"
+        if "Memory" in problem or megabytes > MOST_MB:
+            # The next input must not lack the memory that this one still holds.
+            self.close()
         return problem, seconds, megabytes
 
     def close(self) -> None:

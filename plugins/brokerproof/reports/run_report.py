@@ -187,7 +187,7 @@ def read_run_report(run: Run) -> RunReport:
 def _read_segments(run: Run) -> Iterator[Segments]:
     """Yield how many segments each node held at the first and at the last time in the run's table `copies`."""
     by_moment: dict[tuple[int, str], tuple[set[tuple[object, ...]], dict[str, set[tuple[object, ...]]]]] = {}
-    for row in iterate_rows(run, "copies"):
+    for row in iterate_rows(run, "copies", filled=("at", "moment")):
         segments, holders = by_moment.setdefault((row["at"], row["moment"]), (set(), {}))
         segment = (row["cluster"], row["topic"], row["segment"])
         segments.add(segment)

@@ -253,6 +253,7 @@ def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
         ("source", "metric", "at"),
         where="metric IN ($ended, $restarted)",
         values={"ended": str(SampledMetric.ENDED), "restarted": str(SampledMetric.RESTARTED)},
+        filled=("source", "at"),
     )
     try:
         for row in rows if run.topology.restarted_after_s else ():

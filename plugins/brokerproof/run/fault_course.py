@@ -9,7 +9,7 @@ from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import Moment
 from brokerproof.run.strict_model import StrictModel
-from brokerproof.run.table_rows import iterate_rows
+from brokerproof.run.table_rows import collect_rows
 from brokerproof.run.tables import FaultState
 
 
@@ -55,8 +55,12 @@ def read_fault_courses(run: Run) -> dict[str, FaultCourse]:
 
     Raises RunError if the table `faults` is damaged.
     """
+    problems: list[str] = []
+    rows = collect_rows(run, "faults", problems)
+    if problems:
+        raise RunError(problems[0].rstrip("."))
     try:
-        return follow_faults(iterate_rows(run, "faults"))
+        return follow_faults(rows)
     except ValueError as error:
         raise RunError(f"the table faults of {run.directory} holds a row that cannot be used: {error}") from None
 

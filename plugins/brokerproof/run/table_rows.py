@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -42,16 +42,18 @@ def iterate_rows(
     where: str = "true",
     values: Mapping[str, Any] | None = None,
     problems: list[str] | None = None,
+    filled: Collection[str] = (),
 ) -> Iterator[dict[str, Any]]:
     """Yield the table's rows that satisfy the SQL condition `where`, as {column: value}. A missing table has no rows.
 
     Times are microseconds since the epoch (1970). A column that a file lacks is null. If `where` names such a column,
-    the file counts as unreadable. For `values` and `problems`, see `query_files`.
+    or if a column of `filled` is null in a row, the file counts as unreadable. For `values` and `problems`, see
+    `query_files`.
     """
     fields = [SCHEMAS[table].field(name) for name in columns or SCHEMAS[table].names]
     times = {field.name for field in fields if pa.types.is_timestamp(field.type)}
     names = [field.name for field in fields]
-    selected = ", ".join(_select_column(field) for field in fields)
+    selected = ", ".join(_select_column(field, is_filled=field.name in filled) for field in fields)
     nulls = ", ".join(f'NULL{"::TIMESTAMP" if name in times else ""} AS "{name}"' for name in names)
     query = f"SELECT {selected} FROM (SELECT {nulls} WHERE false UNION ALL BY NAME FROM recorded WHERE {where})"
     return query_files(run, table, query, values, problems=problems)
@@ -85,7 +87,7 @@ def count_rows(run: Run, table: str) -> int:
     return sum(row["count"] for row in query_files(run, table, "SELECT count(*) AS count FROM recorded"))
 
 
-def _select_column(field: pa.Field) -> str:
+def _select_column(field: pa.Field, *, is_filled: bool) -> str:
     """Return SQL that selects a column, and fails for a value that no table of Brokerproof can have."""
     name = f'"{field.name}"'
     if pa.types.is_timestamp(field.type):
@@ -96,8 +98,10 @@ def _select_column(field: pa.Field) -> str:
         value, is_refused = name, f"strlen({name}::VARCHAR) > {LONGEST_CELL_BYTES}"
         problem = f"a text of more than {LONGEST_CELL_BYTES:,} bytes"
     else:
-        return name
-    return f"CASE WHEN {is_refused} THEN error('its column {field.name} has {problem}') ELSE {value} END AS {name}"
+        value, is_refused, problem = name, "false", ""
+    checks = [(is_refused, f"has {problem}"), *([(f"{name} IS NULL", "is empty in a row")] if is_filled else [])]
+    cases = " ".join(f"WHEN {case} THEN error('its column {field.name} {what}')" for case, what in checks)
+    return f"CASE {cases} ELSE {value} END AS {name}"
 
 
 def check_file(run: Run, table: str, name: str) -> None:

@@ -34,7 +34,7 @@ def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
     # By log, when its copies at the end were first asked for.
     asked: dict[tuple[str, int], int] = {}
-    for row in iterate_rows(run, "copies"):
+    for row in iterate_rows(run, "copies", filled=("at", "moment")):
         if row["moment"] == AT_END:
             log = (row["cluster"], row["partition"])
             asked[log] = min(row["at"], asked.get(log, row["at"]))

@@ -101,7 +101,8 @@ def _make_topic_source(run: Run, cluster: str) -> str:
 def read_samples(run: Run) -> Samples:
     series: dict[tuple[str, str], Series] = defaultdict(list)
     taken: set[int] = set()
-    for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
+    columns = ("at", "source", "metric", "value")
+    for row in iterate_rows(run, "observations", columns, filled=columns[:3]):
         taken.add(row["at"])
         if row["value"] is not None:
             series[row["source"], row["metric"]].append((row["at"], row["value"]))

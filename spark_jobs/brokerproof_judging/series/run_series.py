@@ -22,7 +22,8 @@ def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, 
     # By source and metric, the last sample of each step. Earlier samples of the step are dropped.
     last: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
     owners: dict[str, list[tuple[int, str | None]]] = defaultdict(list)
-    for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
+    columns = ("at", "source", "metric", "value")
+    for row in iterate_rows(run, "observations", columns, filled=columns[:3]):
         source, metric = row["source"], row["metric"]
         name, step = split_name(metric)[0], steps.find(row["at"])
         if step is None:

@@ -20,6 +20,7 @@ from brokerproof.clients.producing import complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader, RecordWriter
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
+from brokerproof.run.fault_course import read_fault_courses
 from brokerproof.run.records import FaultsUndone, StepSeconds, read_record, write_record
 from brokerproof.run.seals import check_seals, seal_tables
 from brokerproof.run.table_rows import check_files, iterate_rows
@@ -269,3 +270,18 @@ def test_a_segment_with_more_answers_about_acks_than_a_cluster_gives_is_refused(
     RecordWriter(run, task.client, table="publishes", epoch=0).append(make_batch("publishes", rows, {}), answers)
     with pytest.raises(RunError, match="it has 10,000 answers about acks"):
         recover(run, RecordReader(run, task.client, epoch=0))
+
+
+def test_a_row_without_a_value_that_it_must_have_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r")
+    run.append("copies", [{"at": AT, "moment": "end"}, {"at": None, "moment": "end"}])
+    assert len(list(iterate_rows(run, "copies"))) == 2
+    with pytest.raises(RunError, match="its column at is empty in a row"):
+        list(iterate_rows(run, "copies", filled=("at", "moment")))
+
+
+def test_more_states_of_faults_than_a_timeline_has_are_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r")
+    run.append("faults", [{"fault": "x", "kind": "kill", "state": "effective", "at": AT}] * 10_001)
+    with pytest.raises(RunError, match="Only 10,000 rows of the table faults are read"):
+        read_fault_courses(run)
