@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -152,6 +153,8 @@ def build_hostile_data_docs(site: Path) -> list[Path]:
         {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": f"no {HOSTILE}"}},
     ]
     described = [entry | {"description": f"{number} {HOSTILE}"} for number, entry in enumerate(entries)]
+    # PySpark takes a main module without a file, as pytest-xdist's processes have it, for its own doctests, and exits.
+    vars(sys.modules["__main__"]).setdefault("__file__", __file__)
     library = GreatExpectations(str(site), name)
     content = {"name": name, "meta": notes, "expectations": [*entries, *described]}
     rows = pd.DataFrame({HOSTILE: [f"cell {HOSTILE}", f"other {HOSTILE}"], f"b{HOSTILE}": [HOSTILE] * 2})

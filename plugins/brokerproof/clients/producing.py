@@ -49,7 +49,7 @@ _RESERVED = 1000
 _ROWS = 10_000
 # The load may begin late and end late, so a producer may send this many messages more than its schedule has. No
 # producer sends more messages than the second number in a day.
-_SPARE_SEQS, _MOST_SEQS = 1_000_000, 1_000_000_000
+_SPARE_SEQS, _MOST_SEQS = 100_000, 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import fsspec
 import pyarrow as pa
+from pydantic import Field
 
 from brokerproof import clock
 from brokerproof.bounded_reading import MOST_SEGMENT_BYTES, load_json, read_bytes, read_segment
@@ -45,8 +46,8 @@ class Reservation(StrictModel):
     """The messages that a producer may send: all seqs below `until`. Seq 0 is scheduled at `start_at`."""
 
     until: int
-    # Unix time in seconds.
-    start_at: float
+    # Unix time in seconds, before the year 3000, so that later seqs have a time too.
+    start_at: float = Field(ge=0, lt=32_503_680_000)
 
 
 @dataclass(frozen=True, kw_only=True)
