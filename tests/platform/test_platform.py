@@ -156,16 +156,21 @@ DOORS = {
 def test_a_service_reaches_only_the_services_of_its_networks(
     platform: Platform, service: str, reachable: set[str]
 ) -> None:
+    # At the same time, because a network without a way out takes seconds to say that it does not know a name.
     code = f"""
 import json, socket
-found = []
-for host, port in {DOORS!r}.items():
+from concurrent.futures import ThreadPoolExecutor
+
+def connects(door):
     try:
-        socket.create_connection((host, port), timeout=5)
-        found.append(host)
+        socket.create_connection(door, timeout=5).close()
     except OSError:
-        pass
-print(json.dumps(found))
+        return False
+    return True
+
+doors = {DOORS!r}
+with ThreadPoolExecutor(len(doors)) as pool:
+    print(json.dumps([host for host, is_open in zip(doors, pool.map(connects, doors.items())) if is_open]))
 """
     assert set(json.loads(platform.ask(service, "python", "-c", code))) == reachable
 

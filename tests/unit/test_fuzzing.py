@@ -13,7 +13,7 @@ from reading_child import Child, File
 
 SOUND = ("x", b"sound")
 # `make fuzz` tries 10,000 of each.
-INPUTS = {"yaml": 200, "json": 60, "lines": 300, "segments": 200, "parquet": 60}
+INPUTS = {"yaml": 100, "json": 60, "lines": 150, "segments": 100, "parquet": 60}
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def list_nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 
 @settings(
-    max_examples=1_000, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(query=mutate_queries())
 def test_spark_reads_only_the_table_and_listed_functions_in_any_sql_that_is_taken(
