@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import fsspec
 import pyarrow as pa
+from pydantic import Field
 
 from brokerproof import clock
 from brokerproof.bounded_reading import MOST_SEGMENT_BYTES, load_json, read_bytes, read_segment
@@ -46,7 +47,7 @@ class Reservation(StrictModel):
 
     until: int
     # Unix time in seconds.
-    start_at: float
+    start_at: float = Field(ge=clock.FIRST_US / 1e6, le=clock.LAST_US / 1e6)
 
 
 @dataclass(frozen=True, kw_only=True)
