@@ -8,7 +8,6 @@ that exceeds one, that is damaged, or that is no regular file raises `ContentErr
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
 import struct
@@ -237,19 +236,18 @@ def _describe_mistake(text: str, error: yaml.YAMLError) -> ContentError:
 # JSON
 
 
-def load_json(text: str, *, are_finite: bool = True) -> Any:
+def load_json(text: str) -> Any:
     """Return the content of a JSON text. Raises ContentError if it is not valid, or exceeds a limit.
 
-    An object that has a name twice is refused, because a reader would see only one of the two values. JSON has no NaN
-    and no infinite numbers, so they are refused too, unless `are_finite` is false: then the caller checks its numbers.
+    An object that has a name twice is refused, because a reader would see only one of the two values. NaN and infinite
+    numbers are read, and models refuse them with the name of the field.
     """
-    checks: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _parse_float} if are_finite else {}
     # Each value follows one of these characters. Those in texts are counted too, which is faster than to tell them.
     if sum(map(text.count, ",[{")) > MOST_JSON_VALUES:
         remedy = "divide it, or leave out what is not needed"
         raise ContentError(f"has more than {MOST_JSON_VALUES:,} values", remedy=remedy)
     try:
-        content = json.loads(text, object_pairs_hook=_make_object, **checks)
+        content = json.loads(text, object_pairs_hook=_make_object)
     except json.JSONDecodeError as error:
         raise ContentError(f"not valid JSON: {error}", remedy=_MEND_SYNTAX) from None
     except RecursionError:
@@ -272,15 +270,6 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ContentError(f"an object has `{shorten(twice)}` twice", remedy="keep one")
     return found
-
-
-def _parse_float(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse_number(text)
-
-
-def _refuse_number(text: str) -> float:
-    raise ContentError(f"`{shorten(text)}` is no number of JSON", remedy="write a finite number or null")
 
 
 def _is_deeper(content: Any) -> bool:

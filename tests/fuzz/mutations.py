@@ -310,7 +310,7 @@ def mutants(draw: st.DrawFn, family: str, files: Sequence[File]) -> File:
             value = draw(VALUES)
             try:
                 return name, _STRUCTURES[family](content, chance, value)
-            except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            except (pa.ArrowException, yaml.YAMLError, ValueError, TypeError, OverflowError):
                 # This change cannot be written.
                 return name, mutate_bytes(content, chance)
         case "statements":

@@ -216,7 +216,9 @@ _TIMES = dict.fromkeys(("scheduled_at", "sent_at", "settled_at", "received_at", 
 
 
 def plant_segments(directory: Path) -> Run:
-    run = plant_run(directory / "r1", SCENARIOS / "sync_datacenter_loss.yaml", at=AT)
+    # All messages that a producer can have reserved are made.
+    overrides = {"workload.rate": 20}
+    run = plant_run(directory / "r1", SCENARIOS / "sync_datacenter_loss.yaml", at=AT, overrides=overrides)
     for table, client in (("publishes", plan_producers(run)[0].client), ("deliveries", plan_consumers(run)[0].client)):
         writer = RecordWriter(run, client, table=table, epoch=0)
         numbers = ("partition", "segment", "offset", "seq", "epoch", "incarnation", "arrival")

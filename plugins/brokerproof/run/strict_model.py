@@ -34,7 +34,7 @@ Strict = TypeVar("Strict", bound=StrictModel)
 def load_object(text: str, *, file: str) -> dict[str, Any]:
     """Return the JSON object in `text`. Raises RunError, which names `file`, if `text` is not a JSON object."""
     try:
-        content = load_json(text, are_finite=False)
+        content = load_json(text)
     except ContentError as error:
         raise RunError(f"{file} is damaged: {error}") from None
     if not isinstance(content, dict):

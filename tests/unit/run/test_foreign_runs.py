@@ -185,6 +185,10 @@ RECORDS = {
     "no object": ("[1]", "it holds no object"),
     "half a file": ('{"version": 1, "step', "not valid JSON"),
     "a name twice": ('{"version": 1, "undone": false, "undone": true}', "has `undone` twice"),
+    "no number": (
+        '{"version": 1, "step": "load", "started_at": NaN, "finished_at": 1}',
+        "`started_at` input should be",
+    ),
     "a time of another age": (
         json.dumps({"version": 1, "step": "load", "started_at": 10**30, "finished_at": 1}),
         "`started_at` input should be less than",
