@@ -47,16 +47,10 @@ _CLOSE_S = 10.0
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000
 _ROWS = 10_000
-<<<<<<< HEAD
-# The load may begin late and end late, so a producer may send this many messages more than its schedule has. No
-# producer sends more messages than the second number in a day.
-_SPARE_SEQS, _MOST_SEQS = 100_000, 1_000_000_000
-=======
 # The load may become steady late, and then lasts longer by this many seconds.
 _SPARE_S = 600
 # More messages than a producer sends in a day.
 _MOST_SEQS = 1_000_000_000
->>>>>>> 6c4c90ab3b48985435f260009da87a61097dfd15
 
 
 @dataclass(frozen=True, kw_only=True)

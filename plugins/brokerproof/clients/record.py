@@ -46,13 +46,8 @@ class Reservation(StrictModel):
     """The messages that a producer may send: all seqs below `until`. Seq 0 is scheduled at `start_at`."""
 
     until: int
-<<<<<<< HEAD
     # Unix time in seconds, before the year 3000, so that later seqs have a time too.
     start_at: float = Field(ge=0, lt=32_503_680_000)
-=======
-    # Unix time in seconds.
-    start_at: float = Field(ge=clock.FIRST_US / 1e6, le=clock.LAST_US / 1e6)
->>>>>>> 6c4c90ab3b48985435f260009da87a61097dfd15
 
 
 @dataclass(frozen=True, kw_only=True)

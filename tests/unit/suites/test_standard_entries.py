@@ -134,7 +134,7 @@ SQL = "unexpected_rows_expectation"
             make_entry(BETWEEN["type"], column="seq", min_value={"$PARAMETER": "low"}),
             "kwargs.min_value: is no number and no text",
         ),
-        (make_entry(BETWEEN["type"], column="seq", min_value=float("nan")), "`NaN` is no number of JSON"),
+        (make_entry(BETWEEN["type"], column="seq", min_value=float("nan")), "kwargs.min_value: is no number"),
         (make_entry(BETWEEN["type"], column="seq", minimum=0), "kwargs.minimum: unknown field `minimum`"),
         (make_entry("expect_column_mean_to_be_between", column="seq", min_value="0"), 'is no number: `"0"`'),
         (

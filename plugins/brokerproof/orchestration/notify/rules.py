@@ -74,12 +74,8 @@ def read_rules(settings: Settings) -> list[NotificationRule]:
         content = load_json(settings.notify or "[]")
     except ContentError as error:
         example = 'write `[{"class": "…", "kwargs": {…}}]`'
-<<<<<<< HEAD
-        raise InputError(str(error), field=SOURCE, remedy=example) from None
-=======
         problem = error.problem.removeprefix("not valid JSON: ")
         raise InputError(f"is no JSON: {problem}", field=SOURCE, remedy=example) from None
->>>>>>> 6c4c90ab3b48985435f260009da87a61097dfd15
     rules = parse(NotificationRules, {"notifiers": content}, file=SOURCE).notifiers
     for number, rule in enumerate(rules):
         _check_templates(rule.kwargs, f"notifiers.{number}.kwargs")

@@ -73,7 +73,7 @@ def _change_first_kwargs(**changes: Any) -> Change:
         ("completeness", _change_first_kwargs(mostly=0.5), "unknown field `mostly`"),
         ("completeness", _change_first_kwargs(result_format="BOOLEAN_ONLY"), "unknown field `result_format`"),
         ("completeness", _change_first_kwargs(anomaly="stored_twice"), "`stored_twice` is not judged by completeness"),
-        ("placement", _change_first_kwargs(maximum=float("nan")), "`NaN` is no number of JSON"),
+        ("placement", _change_first_kwargs(maximum=float("nan")), "is no number: `NaN`"),
         ("placement", _change_first_kwargs(maximum="0"), 'is no number: `"0"`'),
         ("placement", _change_first_kwargs(required="no"), "is not true or false"),
         # The first of placement are segments that do not span; the table of metrics allows none.

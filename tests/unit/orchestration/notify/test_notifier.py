@@ -224,7 +224,7 @@ def test_rules_that_became_unusable_leave_the_verdict(a_run, context, monkeypatc
     monkeypatch.setenv("BROKERPROOF_NOTIFY", "[")
     leave_judgement(a_run, judgement())
     assert decide(a_run, context).startswith("passed, as expected")
-    assert "BROKERPROOF_NOTIFY: not valid JSON" in context["ti"].pushed[NOTIFICATION_PROBLEM]
+    assert "BROKERPROOF_NOTIFY: is no JSON" in context["ti"].pushed[NOTIFICATION_PROBLEM]
 
 
 def test_a_history_that_cannot_be_read_keeps_nobody_from_being_told(a_run, context, monkeypatch, told):
@@ -266,7 +266,7 @@ def read_settings(monkeypatch: pytest.MonkeyPatch, value: str) -> Settings:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("[", "BROKERPROOF_NOTIFY: not valid JSON: Expecting value"),
+        ("[", "BROKERPROOF_NOTIFY: is no JSON: Expecting value"),
         ('{"class": "a.b"}', "BROKERPROOF_NOTIFY: notifiers: `{class: a.b}` is no list (begin each entry with `- `)"),
         ("[{}]", "BROKERPROOF_NOTIFY: notifiers.0.class: is missing (add it)"),
         ('[{"class": "a.b", "onn": []}]', "notifiers.0.onn: unknown field `onn` (did you mean `on`?)"),
