@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -38,11 +39,19 @@ class Prometheus:
         return found
 
 
+def _knows_fallback() -> bool:
+    """Whether it refuses answers whose type is not given, unless a setting says what they are: version 3 does."""
+    version = subprocess.run([str(PROGRAM), "--version"], capture_output=True, text=True, check=True)
+    return not re.search(r"version 2\.", version.stdout + version.stderr)
+
+
 @contextmanager
 def run_prometheus(configuration: str, directory: Path) -> Iterator[Prometheus]:
     """Run it with a configuration; `PROGRAM` has to be there."""
     file = directory / "prometheus.yaml"
-    file.write_text(configuration)
+    file.write_text(
+        configuration if _knows_fallback() else re.sub(r".*fallback_scrape_protocol.*\n", "", configuration)
+    )
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     options = {"config.file": file, "storage.tsdb.path": directory / "data", "web.listen-address": f"127.0.0.1:{port}"}
