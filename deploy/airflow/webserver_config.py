@@ -52,7 +52,7 @@ def read_provider(issuer: str) -> dict[str, Any]:
             roles.setdefault(group, []).append(role)
     if not roles:
         names = ", ".join(f"OIDC_{name.upper()}_GROUPS" for name in ROLES)
-        raise SystemExit(f"No group of the provider has a role, so nobody could do anything; set one of {names}")
+        raise SystemExit(f"No group of the provider has a role, so no user could do anything; set one of {names}")
     return {
         "AUTH_TYPE": AUTH_OAUTH,
         "OAUTH_PROVIDERS": [
@@ -68,7 +68,7 @@ def read_provider(issuer: str) -> dict[str, Any]:
                 },
             }
         ],
-        # Whoever logs in gets the roles of the groups of that day, and no other.
+        # A user gets the roles of the groups at the log-in, and no other.
         "AUTH_USER_REGISTRATION": True,
         "AUTH_USER_REGISTRATION_ROLE": "Public",
         "AUTH_ROLES_MAPPING": roles,
@@ -89,7 +89,7 @@ class SecurityManager(FabAirflowSecurityManagerOverride):
         """Return the user, or None if the password is wrong.
 
         FAB limits the form of its page, for each address. `[fab] auth_rate_limit` here also limits wrong passwords for
-        each name, whatever the address, and at `/auth/token` too. Beyond it, the answer is 429.
+        each name, from any address, and at `/auth/token` too. Beyond it, the answer is 429.
         """
         key = str(username).lower()
         limit = parse(self.auth_rate_limit)
@@ -118,7 +118,7 @@ class SecurityManager(FabAirflowSecurityManagerOverride):
     def auth_user_oauth(self, userinfo: Mapping[str, Any], rotate_session_id: bool = True) -> User | None:
         """Return the user of the provider, or None if a user with a password has the same name, such as `admin`."""
         known = self.find_user(username=userinfo["username"])
-        # FAB gives users of a provider the empty password, with which nobody can log in.
+        # FAB gives users of a provider the empty password, which logs no user in.
         if known is not None and not check_password_hash(known.password or "", ""):
             log.warning("%s of the provider is refused: a user with a password has this name", known.username)
             return None

@@ -33,7 +33,7 @@ def load() -> ModuleType:
     return module
 
 
-def test_without_a_provider_users_are_in_the_database_and_nobody_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_provider_users_are_in_the_database_and_none_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     config = load()
     assert (config.AUTH_TYPE, config.AUTH_USER_REGISTRATION) == (AUTH_DB, False)
     assert not hasattr(config, "AUTH_ROLE_PUBLIC")
@@ -47,7 +47,7 @@ def test_the_cookie_of_the_session_is_for_https_if_people_use_it(
     assert load().SESSION_COOKIE_SECURE is secure
 
 
-def test_groups_of_a_provider_have_roles_and_whoever_has_no_group_has_none(
+def test_groups_of_a_provider_have_roles_and_a_user_without_a_group_has_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name, value in COMPLETE.items():
