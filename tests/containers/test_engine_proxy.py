@@ -222,7 +222,7 @@ LIST = "/containers/json?limit=-1&all=1&size=0&trunc_cmd=0&filters="
         ("POST", "/images/create?fromSrc=-"),
         ("POST", "/images/create?from%53rc=-&repo=haproxy&tag=3.2"),
         ("POST", "/images/create?tag=1&fromImage=x&fromSrc=http%3A%2F%2Fhere"),
-        # What a call may say besides.
+        # Parameters of a call that no run uses.
         ("POST", "/containers/{node}/start?checkpoint=x&checkpoint-dir=/etc"),
         ("POST", "/containers/{node}/kill?signal=STOP"),
         ("DELETE", "/containers/{node}?v=True&link=False&force=True"),

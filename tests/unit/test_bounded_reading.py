@@ -37,7 +37,7 @@ workload: {namespace: mytenant/eu}
 
 
 def make_alias_bomb(levels: int = 9, repeats: int = 9) -> str:
-    """Each level repeats the level before it, so 400 bytes stand for 9 ** 9 values."""
+    """Each level repeats the level before it, so 400 bytes become 9 ** 9 values."""
     names = "abcdefghijklmnopqrstuvwxyz"[:levels]
     lines = [f"{names[0]}: &{names[0]} [{', '.join(['lol'] * repeats)}]"]
     lines += [f"{name}: &{name} [{','.join([f'*{before}'] * repeats)}]" for before, name in itertools.pairwise(names)]
