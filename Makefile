@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform cluster e2e browser flagship matrix docs figures compose-secrets image audit down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix docs figures compose-secrets image audit down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,7 +105,10 @@ containers: setup ## tests of containers; they start an engine where none answer
 	$(PYTEST) tests/containers
 
 platform: setup ## tests of docker-compose.yaml on an engine, with images that they make; 8 minutes
-	$(PYTEST) tests/platform
+	$(PYTEST) tests/platform/test_platform.py
+
+upgrade: setup ## restore a backup of the version before into docker-compose.yaml and upgrade it, on an engine; 10 minutes
+	$(PYTEST) tests/platform/upgrade
 
 cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster
