@@ -38,7 +38,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def server(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The plugin's pages without Airflow, for a user who may read each scenario."""
     database = tmp_path_factory.mktemp("history") / "history.db"
-    with open_history(path=database) as history, pytest.MonkeyPatch.context() as patched, socket.socket() as listener:
+    # By its URL, because a path counts only if no variable names a history.
+    with (
+        open_history(f"sqlite:///{database}") as history,
+        pytest.MonkeyPatch.context() as patched,
+        socket.socket() as listener,
+    ):
         history.record(run)
         patched.setenv("BROKERPROOF_DATABASE_URL", f"sqlite:///{database}")
         patched.setattr(report_app, "_authorize", lambda scenario, user: None)
