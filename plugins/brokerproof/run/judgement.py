@@ -189,9 +189,8 @@ def read_judgement(run: Run) -> Judgement:
         raise RunError(f"the judgement is of another run: {shorten(', '.join(sorted(others)))}")
     unknown = {row.metric for row in judgement.measurements} - METRICS.keys()
     if unknown:
-        raise RunError(
-            f"the judgement names metrics that this Brokerproof has not: {shorten(', '.join(sorted(unknown)))}"
-        )
+        names = shorten(", ".join(sorted(unknown)))
+        raise RunError(f"the judgement names metrics that this Brokerproof has not: {names}")
     return judgement
 
 
