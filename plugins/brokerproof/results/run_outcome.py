@@ -211,7 +211,7 @@ def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measure
     The faults are those that slow the network down, and the phases are `steady` and `recovery`. Without such a fault,
     the result is empty. The cluster is `all` if the clusters were not measured separately.
     """
-    slowing = [fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows]
+    slowing = [each.name for each in scenario.faults if each.kind in FAULT_KINDS and FAULT_KINDS[each.kind].slows]
     if not slowing:
         return {}
     latencies: LatenciesByTime = {when: {} for when in (Phase.STEADY, *slowing, Phase.RECOVERY)}

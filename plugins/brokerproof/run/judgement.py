@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from brokerproof.errors import RunError
+from brokerproof.errors import RunError, shorten
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.suite_name import SuiteName
@@ -176,7 +176,8 @@ def write_judgement(run: Run, judged: Judgement | JudgingFailure) -> None:
 def read_judgement(run: Run) -> Judgement:
     """Return the judgement that `verify` wrote.
 
-    Raises RunError if the judgement is missing, damaged or of another run, or if the run could not be judged.
+    Raises RunError if the judgement is missing, damaged, of another run or of another version, or if the run could not
+    be judged.
     """
     if (failure := read_record(run, JudgingFailure)) is not None:
         raise RunError(failure.why)
@@ -185,7 +186,11 @@ def read_judgement(run: Run) -> Judgement:
         raise RunError("nothing was judged: `verify` left no judgement")
     others = {row.run_id for row in judgement.measurements} - {run.run_id}
     if others:
-        raise RunError(f"the judgement is of another run: {', '.join(sorted(others))}")
+        raise RunError(f"the judgement is of another run: {shorten(', '.join(sorted(others)))}")
+    unknown = {row.metric for row in judgement.measurements} - METRICS.keys()
+    if unknown:
+        names = shorten(", ".join(sorted(unknown)))
+        raise RunError(f"the judgement names metrics that this Brokerproof has not: {names}")
     return judgement
 
 

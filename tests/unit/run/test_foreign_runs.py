@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from brokerproof.clients.deliveries import ConfirmedAcks
 from brokerproof.clients.producing import complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader, RecordWriter
 from brokerproof.errors import RunError
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import read_fault_courses
 from brokerproof.run.records import FaultsUndone, StepSeconds, read_record, write_record
@@ -27,7 +29,8 @@ from brokerproof.run.table_rows import check_files, iterate_rows
 from brokerproof.run.tables import SCHEMAS, make_batch
 from brokerproof.runtimes.restarts import RestartEvent, RestartRecord, RestartStep
 from brokerproof_judging.run_judging import judge_run
-from builders import make_run
+from builders import SCENARIOS, make_run
+from planted_runs import plant_run
 
 SCHEMA = SCHEMAS["faults"]
 AT = 1_767_225_600_000_000
@@ -289,3 +292,16 @@ def test_more_states_of_faults_than_a_timeline_has_are_refused(tmp_path: Path) -
     run.append("faults", [{"fault": "x", "kind": "kill", "state": "effective", "at": AT}] * 10_001)
     with pytest.raises(RunError, match="Only 10,000 rows of the table faults are read"):
         read_fault_courses(run)
+
+
+def test_a_judgement_of_unknown_metrics_and_a_fault_of_an_unknown_kind_make_the_outcome_unknown(tmp_path: Path) -> None:
+    run = plant_run(tmp_path / "r", SCENARIOS / "sync_datacenter_loss.yaml", at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert compose_outcome(run).verdict == "passed"
+    facts = Path(run.path("run.json"))
+    facts.write_text(facts.read_text().replace('"kind": "destroy"', '"kind": "dance"'))
+    assert compose_outcome(Run(run.directory)).verdict == "passed"
+    judgement = Path(run.path("state/judgement.json"))
+    judgement.write_text(judgement.read_text().replace('"metric": "rto_s"', '"metric": "rto"'))
+    outcome = compose_outcome(Run(run.directory))
+    assert outcome.verdict == "unknown"
+    assert "names metrics that this Brokerproof has not: rto" in outcome.why
