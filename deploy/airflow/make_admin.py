@@ -10,7 +10,8 @@ import sys
 
 from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
-from webserver_config import ROLES, read_secret
+from brokerproof.settings import read_secret
+from webserver_config import ROLES
 from werkzeug.security import check_password_hash
 
 NAME = "admin"

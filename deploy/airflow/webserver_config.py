@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow.configuration import conf
 from airflow.providers.fab.auth_manager.models import User
 from airflow.providers.fab.auth_manager.security_manager.override import FabAirflowSecurityManagerOverride
 from airflow.providers.fab.www.security.permissions import ACTION_CAN_READ, RESOURCE_PLUGIN
+from brokerproof.settings import read_secret
 from fastapi import HTTPException
 from flask import abort, has_request_context
 from flask_appbuilder.const import AUTH_DB, AUTH_OAUTH
@@ -32,12 +32,6 @@ PROVIDER = "oidc"
 
 log = logging.getLogger(__name__)
 _failures = FixedWindowRateLimiter(MemoryStorage())
-
-
-def read_secret(name: str) -> str:
-    """Return the content of the file that the variable NAME_FILE names, else the variable NAME; empty without both."""
-    file = os.environ.get(f"{name}_FILE")
-    return Path(file).read_text().strip() if file else os.environ.get(name, "")
 
 
 def read_provider(issuer: str) -> dict[str, Any]:

@@ -352,22 +352,27 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     """
     given = os.environ if environment is None else environment
     values = {name: value for name in Settings.model_fields if (value := given.get(variable(name)))}
-    for name in _SECRETS:
-        if (file := given.get(f"{variable(name)}_FILE")) and (value := _read_secret(name, Path(file), values)):
-            values[name] = value
+    values |= {name: value for name in _SECRETS if (value := read_secret(variable(name), given))}
     try:
         return Settings(**values)
     except ValidationError as error:
         raise _unusable(error) from None
 
 
-def _read_secret(name: str, file: Path, values: Mapping[str, str]) -> str:
-    """Return the content of a secret's file without white space at its ends."""
-    field = f"{variable(name)}_FILE"
-    if name in values:
-        raise InputError(f"{variable(name)} is set too", field=field, remedy="set only one of the two")
+def read_secret(name: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the variable `name`, or the content of the file that the variable NAME_FILE names; empty without both.
+
+    White space at the ends of the file does not count. Raises InputError if both variables are set, or if the file
+    cannot be read.
+    """
+    field = f"{name}_FILE"
+    value, file = environment.get(name, ""), environment.get(field)
+    if not file:
+        return value
+    if value:
+        raise InputError(f"{name} is set too", field=field, remedy="set only one of the two")
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise InputError(

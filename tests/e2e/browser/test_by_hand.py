@@ -134,6 +134,9 @@ def test_a_campaign_is_started_with_the_scenarios_that_were_chosen(running: Inst
         timeout_s=120,
         what="the campaign's plan",
     )
-    # What becomes of them is tested without a browser.
-    client.cancel_run("campaign", dag_run_id)
     assert [run["trigger_dag_id"] for run in planned] == ["losing"]
+    # What becomes of them is tested without a browser. A run that began would go on after its campaign was cancelled.
+    wait_until(lambda: client.list_running("losing"), timeout_s=120, what="the run of losing", every_s=1)
+    client.cancel_run("campaign", dag_run_id)
+    client.cancel_run("losing", planned[0]["trigger_run_id"])
+    wait_until(lambda: not client.list_unfinished_runs(), timeout_s=120, what="the end of both", every_s=1)

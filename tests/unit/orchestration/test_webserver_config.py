@@ -53,6 +53,7 @@ def test_groups_of_a_provider_have_roles_and_a_user_without_a_group_has_none(
     for name, value in COMPLETE.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "secret").write_text("in a file\n")
+    monkeypatch.delenv("OIDC_CLIENT_SECRET")
     monkeypatch.setenv("OIDC_CLIENT_SECRET_FILE", str(tmp_path / "secret"))
     config = load()
     assert config.AUTH_TYPE == AUTH_OAUTH

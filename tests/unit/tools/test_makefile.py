@@ -17,7 +17,10 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False)
+    # Within another make it would print the directories that it enters and leaves.
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments], cwd=checkout, capture_output=True, text=True, check=False
+    )
 
 
 def pretend_setup(checkout: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable
@@ -17,7 +16,7 @@ from brokerproof.machine.processes import SERVICE_MARK
 from brokerproof.orchestration.dag_building.step import end_children, fail_with_sentence
 from brokerproof.orchestration.embedded.airflow_supervisor import DATABASE_URL
 from brokerproof.orchestration.embedded.environment import CLEANED_DATABASE_URL
-from brokerproof.settings import from_environment
+from brokerproof.settings import from_environment, read_secret
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -63,8 +62,7 @@ class CleanUpOperator(BaseOperator):
         """Fail with one sentence if a setting cannot be used or something could not be removed."""
         with fail_with_sentence(context):
             days = from_environment().keep_airflow_days
-            file = os.environ.get(f"{CLEANED_DATABASE_URL}_FILE")
-            url = Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get(CLEANED_DATABASE_URL)
+            url = read_secret(CLEANED_DATABASE_URL)
             if not url:
                 raise MachineError(f"{CLEANED_DATABASE_URL} does not name Airflow's database, so nothing was removed")
             command = [sys.executable, "-m", _CLEANING, str(days)]
