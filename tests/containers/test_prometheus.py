@@ -28,6 +28,14 @@ def read_jobs(host: str) -> str:
     return yaml.safe_dump(configuration)
 
 
+def test_the_fallback_is_a_setting_of_the_job() -> None:
+    """Prometheus 3 does not start if it is one of all jobs, and the versions of Debian know it nowhere."""
+    configuration = yaml.safe_load(CONFIGURATION.read_text())
+    assert "fallback_scrape_protocol" not in configuration["global"]
+    [nodes] = [job for job in configuration["scrape_configs"] if job["job_name"] == "nodes"]
+    assert nodes["fallback_scrape_protocol"] == "PrometheusText0.0.4"
+
+
 @pytest.fixture
 def runtime(client: docker.APIClient, tmp_path: Path) -> Iterator[ContainerRuntime]:
     runtime = ContainerRuntime(tmp_path / "a_run" / "nodes")
