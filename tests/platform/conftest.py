@@ -89,7 +89,7 @@ def platform(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ports = {f"{name}_PORT": find_free_port() for name in ("AIRFLOW", "PROMETHEUS", "GRAFANA")}
     # The page on which people log in is at this address.
     ports["AIRFLOW_BASE_URL"] = f"http://127.0.0.1:{ports['AIRFLOW_PORT']}"
-    up = Platform(client, f"brokerproof-{environment['BROKERPROOF_INSTALLATION']}", {**environment, **ports}, secrets)
+    up = Platform(client, f"platform-{environment['BROKERPROOF_INSTALLATION']}", {**environment, **ports}, secrets)
     try:
         done = up.compose("up", "--detach")
         assert done.returncode == 0, done.stderr[-3000:]
