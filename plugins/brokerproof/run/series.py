@@ -7,11 +7,17 @@ begins `n * step_s` seconds after `start`. A value is None if nothing was measur
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
 
 from brokerproof.run.judgement import Count
 from brokerproof.run.measurement import FiniteOrNone
 from brokerproof.run.records import Moment, Record
 from brokerproof.run.strict_model import StrictModel
+
+# A screen has no room for more points.
+MOST_STEPS = 1500
 
 
 class PublishSeries(StrictModel):
@@ -74,7 +80,7 @@ class RunSeries(Record):
     problem: str = ""
     start: Moment = 0
     step_s: float = 1.0
-    steps: Count = 0
+    steps: Annotated[Count, Field(le=MOST_STEPS)] = 0
     publishes: tuple[PublishSeries, ...] = ()
     deliveries: tuple[DeliverySeries, ...] = ()
     samples: tuple[SampleSeries, ...] = ()

@@ -12,15 +12,13 @@ from typing import Any
 
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, StepSeconds, read_record
-from brokerproof.run.series import DeliverySeries, PublishSeries
+from brokerproof.run.series import MOST_STEPS, DeliverySeries, PublishSeries
 from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from brokerproof_judging.table_io import read_table
 
-# A screen has no room for more points.
-MOST_STEPS = 1500
 # Lengths of a step that are easy to read on an axis, in seconds.
 _LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 # The seconds that are shown before the load is steady.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
+from brokerproof.errors import RunError
 from brokerproof.reports.timeline_chart import NO_ANSWER, NOBODY, draw_timeline
 from brokerproof.results.story import DescribedFault
+from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse
-from brokerproof.run.series import OwnerChange, RunSeries
+from brokerproof.run.records import read_record, write_record
+from brokerproof.run.series import MOST_STEPS, OwnerChange, RunSeries
 
 START = 1_767_225_600_000_000
 SECOND = 1_000_000
@@ -76,3 +81,13 @@ def test_a_fault_without_an_interruption_has_no_bar_and_one_without_figures_has_
     assert draw_fault(rto_s=0.0, unavailable_s=0.0) == ([], "eu was killed: RTO 0 s, unavailable 0 s")
     assert draw_fault(rto_s=None, unavailable_s=None) == ([], "eu was killed")
     assert draw_fault() == ([], "eu was killed")
+
+
+def test_a_record_with_more_steps_than_a_screen_has_points_is_refused(tmp_path: Path) -> None:
+    """The chart lists the time of each step, so one number in a run from elsewhere could take all memory."""
+    run = Run(str(tmp_path))
+    write_record(run, RunSeries(steps=MOST_STEPS))
+    [file] = tmp_path.glob("state/**/run_series.json")
+    file.write_text(file.read_text().replace(str(MOST_STEPS), str(MOST_STEPS + 1)))
+    with pytest.raises(RunError, match=f"steps.*{MOST_STEPS}"):
+        read_record(run, RunSeries)
