@@ -28,6 +28,8 @@ LONGEST_S = 2.0
 MOST_MB = 200
 # A child gives no answer for this long if it waits for something, or if the machine is busy with other programs.
 SILENT_S = 30.0
+# A child keeps some memory of each input. After so many, it would lack memory for a large one.
+_INPUTS_OF_A_CHILD = 500
 # More than `MOST_MB`, because libraries reserve memory that they do not use. A child that needs more fails at once.
 _MOST_RESERVED = 1 << 30
 
@@ -83,18 +85,20 @@ class Child:
         self._make_reader, self._sound, self._silent_s = make_reader, sound, silent_s
         self._process: Any = None
         self._connection: Any = None
+        self._tried = 0
 
     def try_file(self, file: File) -> tuple[str, float, float]:
         """Return the reason why the input is a finding, or "", and the seconds and MB that it took."""
         if self._process is None:
             self._start()
         problem, seconds, megabytes = self._ask(file, self._silent_s)
+        self._tried += 1
         if not problem and seconds > LONGEST_S:
             problem = f"more than {LONGEST_S:g} s"
         if not problem and megabytes > MOST_MB:
             problem = f"more than {MOST_MB} MB"
-        if "Memory" in problem or megabytes > MOST_MB:
-            # The next input must not lack the memory that this one still holds.
+        if "Memory" in problem or megabytes > MOST_MB or self._tried >= _INPUTS_OF_A_CHILD:
+            # The next input must not lack the memory that this one, or all of them, still hold.
             self.close()
         return problem, seconds, megabytes
 
@@ -109,6 +113,7 @@ class Child:
     def _start(self) -> None:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
+        self._tried = 0
         self._process = context.Process(target=serve, args=(theirs, self._make_reader), daemon=True)
         self._process.start()
         theirs.close()
