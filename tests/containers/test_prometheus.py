@@ -29,7 +29,7 @@ def read_jobs(host: str) -> str:
 
 
 def test_the_fallback_is_a_setting_of_the_job() -> None:
-    """Prometheus 3 does not start if it is one of all jobs, and the versions of Debian know it nowhere."""
+    """Prometheus 3 does not start with it in `global`. Debian's version, with which tests run, does not know it."""
     configuration = yaml.safe_load(CONFIGURATION.read_text())
     assert "fallback_scrape_protocol" not in configuration["global"]
     [nodes] = [job for job in configuration["scrape_configs"] if job["job_name"] == "nodes"]

@@ -28,7 +28,7 @@ LONGEST_S = 2.0
 MOST_MB = 200
 # A child gives no answer for this long if it waits for something, or if the machine is busy with other programs.
 SILENT_S = 30.0
-# A child keeps some memory of each input. After so many, it would lack memory for a large one.
+# A child keeps some memory of each input. Without this limit, it lacked memory for a large input after 9,000 others.
 _INPUTS_OF_A_CHILD = 500
 # More than `MOST_MB`, because libraries reserve memory that they do not use. A child that needs more fails at once.
 _MOST_RESERVED = 1 << 30
