@@ -172,24 +172,15 @@ def provision(run: Run) -> None:
 
 
 def configure(run: Run) -> None:
-    """Set the topology's policies on the clusters, restart nodes if a policy requires it, and read all policies back.
+    """Set the topology's policies on the clusters, and read all policies back.
 
-    Raises AdminError if a cluster refuses a policy or returns a value other than the one set. Raises NodeError if a
-    node does not restart.
+    Raises AdminError if a cluster refuses a policy or returns a value other than the one set.
     """
-    status, runtime = LiveStatus(run, "run"), make_runtime(run)
-    provisioning, administration = make_provisioning(run), make_administration(run)
-    status.show(phase="configure")
-    restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
-    if restart:
-        specs = provisioning.specs()
-        log.info("restarting %s", ", ".join(restart))
-        # No message is published yet, so killing a node, which is the fastest way to end it, loses no data.
-        with ThreadPoolExecutor(max_workers=len(restart)) as pool:
-            list(pool.map(runtime.kill, restart))
-        _start(provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
+    LiveStatus(run, "run").show(phase="configure")
+    administration = make_administration(run)
+    administration.configure()
     administration.check_configuration()
-    write_record(run, ClustersConfigured(at=clock.now_us(), restarted=tuple(restart)))
+    write_record(run, ClustersConfigured(at=clock.now_us()))
 
 
 def break_it(run: Run) -> None:

@@ -90,7 +90,8 @@ def ensemble(reserve_small: Callable[..., Run]) -> Ensemble:
 def test_another_node_leads_when_the_leader_is_lost_and_one_with_an_empty_disk_joins_again(ensemble: Ensemble) -> None:
     before = ensemble.await_leader()
     provisioning, runtime = ensemble.provisioning, ensemble.runtime
-    metadata_store.lay_out(provisioning.layout.metadata_url("small", ensemble.run.facts.addresses))
+    url = provisioning.layout.metadata_url("small", ensemble.run.facts.addresses)
+    metadata_store.write(url, {metadata_store.UNDER_REPLICATION: metadata_store.LAYOUT})
 
     runtime.kill(before.leader)
     after = ensemble.await_leader(other_than=before.leader, followers=1)

@@ -169,13 +169,10 @@ def test_the_log_names_only_nodes_that_were_started(
         for name, node in topology.nodes.items()
     }
     provisioning = MagicMock(**{"specs.return_value": specs, "start_order.return_value": [list(specs)]})
-    administration = MagicMock(**{"configure.return_value": ["broker-us-1"]})
-    for name, double in (("provisioning", provisioning), ("administration", administration), ("runtime", MagicMock())):
+    for name, double in (("provisioning", provisioning), ("runtime", MagicMock())):
         monkeypatch.setattr(f"brokerproof.lifecycle.make_{name}", lambda _, double=double: double)
     with caplog.at_level("INFO", logger="brokerproof.lifecycle"):
         lifecycle.provision(run)
-        # The only node that a policy would restart is on standby.
-        lifecycle.configure(run)
     on_standby = sum(node.standby for node in topology.nodes.values())
     (sentence,) = caplog.messages
     assert sentence.startswith(f"{len(specs) - on_standby} nodes are healthy after ")

@@ -61,7 +61,7 @@ def source() -> OddSource:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: OddSource) -> Iterator[Run]:
     plant_system(monkeypatch, PlantedSystem(cluster=SimpleNamespace(samplers=lambda: {"odd": source})))
     run = make_run(tmp_path / "run", "sync_nominal", ON_PLANTED, sealed=True)
-    write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
+    write_record(run, ClustersConfigured(at=clock.now_us()))
     watching = threading.Thread(target=monitor.sample_run, args=(run,))
     watching.start()
     yield run
@@ -171,7 +171,7 @@ def test_the_monitor_records_the_events_of_a_run_that_has_service_managers(
     nodes.mkdir()
     for event in EVENTS:
         Supervision(nodes).events.add(event)
-    write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
+    write_record(run, ClustersConfigured(at=clock.now_us()))
     watching = threading.Thread(target=monitor.sample_run, args=(run,))
     watching.start()
     try:

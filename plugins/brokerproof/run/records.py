@@ -131,8 +131,8 @@ class ClustersConfigured(Record):
     """All clusters have the topology's configuration, so the monitor may begin to sample them."""
 
     at: Moment
-    # Nodes that were restarted for the configuration.
-    restarted: tuple[str, ...]
+    # Nodes that an earlier version of Brokerproof restarted here. Present runs restart none.
+    restarted: tuple[str, ...] = ()
 
 
 class RunReleased(Record):

@@ -93,6 +93,8 @@ class Provisioning(Protocol):
     def initialize(self, execute: Callable[[Program], None]) -> None:
         """Prepare the clusters once, after the first group of nodes is ready and before any other node starts.
 
+        Settings that a node reads only when it starts belong here.
+
         `execute` runs a program to its end. Raises NodeError if a program fails, or if the clusters cannot be prepared.
         """
 
@@ -112,8 +114,8 @@ class Administration(Protocol):
     def __init__(self, run: Run) -> None:
         """Make the administration of one run."""
 
-    def configure(self) -> list[str]:
-        """Set everything that the topology asks for. Returns the nodes that must restart before their settings apply.
+    def configure(self) -> None:
+        """Set everything that the topology asks for.
 
         Raises AdminError if a cluster refuses a setting.
         """

@@ -44,7 +44,7 @@ def test_a_version_is_fetched_once(stretched: ConfiguredRun) -> None:
 
 
 def test_bookies_find_what_they_would_race_for(stretched: ConfiguredRun) -> None:
-    """Of bookies that start side by side on an empty store, Pulsar lets all but the first die; see metadata.py."""
+    """Of bookies that start side by side on an empty store, Pulsar lets all but the first die; see provisioning.py."""
     store = KazooClient(
         stretched.provisioning.layout.metadata_url("mycluster", stretched.run.facts.addresses), read_only=True
     )

@@ -18,11 +18,10 @@ class TestlogAdministration:
         self._admin = LogAdmin(cluster_of(run))
         self._topic = run.scenario.workload.topic
 
-    def configure(self) -> list[str]:
-        """Create the topic. No server has to restart for it."""
+    def configure(self) -> None:
+        """Create the topic."""
         with admin_errors("create the topic"):
             self._admin.create_topic(self._topic, len(partition_numbers(self._run)))
-        return []
 
     def check_configuration(self) -> None:
         """Raises AdminError if the topic has another number of partitions than the workload."""

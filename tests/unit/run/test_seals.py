@@ -167,7 +167,7 @@ def test_a_job_that_did_not_get_to_its_end_is_named(run: Run) -> None:
 @pytest.mark.parametrize(
     ("table", "begun"),
     [
-        ("observations", ClustersConfigured(at=1, restarted=())),
+        ("observations", ClustersConfigured(at=1)),
         ("faults", TimelineProcess(pid=1, created=1.0, host="here")),
         ("copies", TimelineProcess(pid=1, created=1.0, host="here")),
     ],

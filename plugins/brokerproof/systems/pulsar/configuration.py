@@ -53,7 +53,7 @@ class Value:
 class Policy:
     """One policy of a cluster: the requests that set it, and the values that are read back."""
 
-    changes: Sequence[Change]
+    changes: Sequence[Change] = ()
     # The path that is read back, and the type of its answer.
     path: str = ""
     expected: TypeAdapter[Any] = SETTINGS
@@ -138,8 +138,8 @@ def _policies(cluster_name: str, topology: Topology, hosts: Mapping[str, str], w
 
 
 def _rack(key: str, rack: str, group: str) -> Policy:
+    """Return a rack, which is only read back, because the nodes started with it (`PulsarProvisioning.initialize`)."""
     return Policy(
-        changes=[Change("POST", f"{_RACKS}/{key}?group={group}", {"rack": rack, "hostname": key})],
         path=_RACKS,
         expected=RACKS,
         values=[Value(f"rack of {key} in group {group}", rack, lambda answer: _find_rack(answer, group, key))],
@@ -244,6 +244,16 @@ def racks(cluster: Cluster, placement: Placement, hosts: Mapping[str, str]) -> l
         rack = f"/{node.region}-{node.rack}" if pinned else f"/{node.region}/{node.rack}"
         rows.append((f"{hosts[name]}:{port}", rack, node.region if pinned else "default"))
     return rows
+
+
+def group_racks(
+    cluster: Cluster, placement: Placement, hosts: Mapping[str, str]
+) -> dict[str, dict[str, dict[str, str]]]:
+    """Return {group: {key: rack and host}} of every bookie and broker, as Pulsar stores racks in a metadata store."""
+    groups: dict[str, dict[str, dict[str, str]]] = {}
+    for key, rack, group in racks(cluster, placement, hosts):
+        groups.setdefault(group, {})[key] = {"rack": rack, "hostname": key}
+    return groups
 
 
 def isolation(name: str, policy: IsolationPolicy, cluster: Cluster, hosts: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from brokerproof.errors import NodeError
@@ -19,9 +19,12 @@ from brokerproof.systems.pulsar.roles import Role
 # (`LOADBALANCE_BROKERS_ROOT` of Pulsar, `AVAILABLE_NODE` of BookKeeper).
 BROKERS = "/loadbalance/brokers"
 BOOKIES = "/ledgers/available"
+# The format of BookKeeper's list of under-replicated ledgers, and the text that a bookie writes there:
+# `LedgerRereplicationLayoutFormat` in protobuf's text format.
 UNDER_REPLICATION = "/ledgers/underreplication/LAYOUT"
-# The text that a bookie writes: `LedgerRereplicationLayoutFormat` in protobuf's text format.
-_LAYOUT = b'type: "BASIC"\nversion: 1\n'
+LAYOUT = b'type: "BASIC"\nversion: 1\n'
+# The racks of bookies and brokers, in JSON (`BookieRackAffinityMapping.BOOKIE_INFO_ROOT_PATH` of Pulsar).
+RACKS = "/bookies"
 _TIMEOUT_S = 20.0
 
 # Every node listens at the election port. Only the leader listens at the peer port, to which its followers connect.
@@ -43,11 +46,8 @@ def chroot(topology: Topology, cluster: str) -> str:
     return f"/{cluster}" if topology.shared_metadata else ""
 
 
-def lay_out(url: str) -> None:
-    """Write the entry that names the format of BookKeeper's list of under-replicated ledgers, unless it exists.
-
-    A bookie that starts without this entry writes it. If several do so at the same time, all but the first exit:
-    https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
+def write(url: str, entries: Mapping[str, bytes]) -> None:
+    """Write `entries`, {path: value}, and replace what is there.
 
     `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError if the store
     does not answer or refuses.
@@ -55,11 +55,11 @@ def lay_out(url: str) -> None:
     client = KazooClient(hosts=url, timeout=_TIMEOUT_S)
     try:
         client.start(timeout=_TIMEOUT_S)
-        client.create(UNDER_REPLICATION, _LAYOUT, makepath=True)
-    except NodeExistsError:
-        pass
+        for path, value in entries.items():
+            client.ensure_path(path)
+            client.set(path, value)
     except (KazooException, KazooTimeoutError) as error:
-        raise NodeError(f"the metadata store {url} did not take {UNDER_REPLICATION}: {error!r}") from None
+        raise NodeError(f"the metadata store {url} did not take {', '.join(entries)}: {error!r}") from None
     finally:
         client.stop()
         client.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
@@ -17,10 +18,11 @@ from brokerproof.settings import from_environment
 from brokerproof.systems.jvm import software
 from brokerproof.systems.jvm.distribution import Distribution
 from brokerproof.systems.jvm.software import ImageSoftware, LocalSoftware
-from brokerproof.systems.pulsar import metadata_store, nodes
+from brokerproof.systems.pulsar import configuration, metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.admin import parse_json, parse_text, request
 from brokerproof.systems.pulsar.answers import COMMAND_DONE, HEALTHY
+from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.roles import Role
 
 # {version: SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`}. Only these versions can be used.
@@ -104,12 +106,21 @@ class PulsarProvisioning:
     def initialize(self, execute: Callable[[Program], None]) -> None:
         """Write the metadata of the clusters one by one, because clusters in a shared store change the same namespaces.
 
-        Also write the entry that bookies would otherwise race to write when they start (`metadata_store.lay_out`).
+        Also write the racks, because a broker looks up its own region only once. A bookie that starts without the
+        layout of the under-replicated ledgers writes it. If several do so at the same time, all but the first exit:
+        https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
         """
         for name in self.topology.clusters:
             execute(nodes.make_initialization(self.layout, name))
-        for name in self.topology.clusters:
-            metadata_store.lay_out(self.layout.metadata_url(name, self._addressing.addresses))
+        for name, cluster in self.topology.clusters.items():
+            racks = configuration.group_racks(cluster, parse_policies(cluster).placement, self._addressing.hosts)
+            metadata_store.write(
+                self.layout.metadata_url(name, self._addressing.addresses),
+                {
+                    metadata_store.UNDER_REPLICATION: metadata_store.LAYOUT,
+                    metadata_store.RACKS: json.dumps(racks).encode(),
+                },
+            )
 
     def is_healthy(self, spec: NodeSpec) -> bool:
         """Return whether the node's health endpoint answers with status 200 and the expected body."""

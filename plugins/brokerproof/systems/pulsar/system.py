@@ -20,10 +20,10 @@ from brokerproof.systems.pulsar.answers import BUNDLE
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.observation import PulsarObservation
-from brokerproof.systems.pulsar.policies import BookiePlacement, ClusterPolicies, parse_policies
+from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.provisioning import CHECKSUMS, PulsarProvisioning, find_distribution, name_image
 from brokerproof.systems.pulsar.replication import list_clusters_reached
-from brokerproof.systems.pulsar.roles import TRAITS, Role
+from brokerproof.systems.pulsar.roles import TRAITS
 from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
@@ -33,24 +33,14 @@ class PulsarAdministration:
         self.clusters = make_clusters(run)
         self._addressing = Addressing.from_run(run)
 
-    def configure(self) -> list[str]:
-        """Register the clusters with each other, then set racks, tenants, namespaces, isolation and partitions.
-
-        Returns the brokers of each cluster that places copies by region. They must restart, because a broker looks up
-        its own region only once.
-        """
+    def configure(self) -> None:
+        """Register the clusters with each other, then set tenants, namespaces, isolation and partitions."""
         for cluster in self.clusters.values():
             configuration.register(cluster.brokers, self._registrations)
         for name, cluster in self.clusters.items():
             configuration.apply(
                 cluster.brokers, name, self.topology, self._addressing.hosts, self.run.scenario.workload
             )
-        return [
-            broker
-            for cluster in self.topology.clusters.values()
-            if parse_policies(cluster).placement.bookies is not BookiePlacement.ANY
-            for broker in cluster.names(role=Role.BROKER)
-        ]
 
     def check_configuration(self) -> None:
         workload = self.run.scenario.workload

@@ -130,11 +130,8 @@ class Nodes:
         return reply(answer if isinstance(answer, str) else json.dumps(answer))
 
     def _set(self, target: str, body: Any) -> None:
-        path, _, query = target.partition("?group=")
-        if query:
-            folder, _, key = path.rpartition("/")
-            self.settings.setdefault(folder, {}).setdefault(query, {})[key] = body
-        elif isinstance(body, dict) and "replication_clusters" in body:
+        path = target.partition("?")[0]
+        if isinstance(body, dict) and "replication_clusters" in body:
             self.settings[f"{path}/replication"] = body["replication_clusters"]
         elif body is not None:
             self.settings[path] = body
@@ -146,7 +143,15 @@ def make_sound_answers(at: Mapping[str, str]) -> dict[str, Any]:
     ledger = {"state": "CLOSED", "allEnsembles": {"0": [{"id": f"{at['bookie-eu-1']}:3181"}]}}
     replicator = {"replicationBacklog": 0, "replicationDelayInSeconds": 3, "msgInCount": 40}
     cursor = {"markDeletePosition": "8:2"}
+    racks = {
+        f"{at[name]}:{port}": {"rack": f"/{region}/rack-{name[-1]}"}
+        for region in ("eu", "us")
+        for role, port in (("broker", 0), ("bookie", 3181))
+        for name in at
+        if name.startswith(f"{role}-{region}-")
+    }
     return {
+        "/racks-info$": {"default": racks},
         "/bundle$": "0x00000000_0x40000000",
         "^/lookup/": {"brokerUrl": f"pulsar://{at['broker-eu-2']}:6650", "nativeUrl": None},
         "/internalStats$": {

@@ -25,6 +25,7 @@ from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.client import PulsarClients
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.provisioning import find_distribution
 from brokerproof.systems.pulsar.samplers import parse_bookie_counters
 from pydantic import TypeAdapter
@@ -38,19 +39,23 @@ def topology() -> Topology:
 
 
 class Cluster:
-    """Takes whatever is set and gives it back, except what is planted in `forgets`."""
+    """Takes whatever is set and gives it back, except what is planted in `forgets`. It has started with its racks."""
 
-    def __init__(self, *forgets: str) -> None:
+    def __init__(self, topology: Topology, *forgets: str) -> None:
         self.forgets = forgets
-        self.values: dict[str, Any] = {}
+        cluster = topology.clusters["mycluster"]
+        racks = configuration.group_racks(cluster, parse_policies(cluster).placement, assign_addresses(topology, 0))
+        self.values: dict[str, Any] = {
+            "/admin/v2/bookies/racks-info": {
+                group: {key: rack for key, rack in grouped.items() if key not in forgets}
+                for group, grouped in racks.items()
+            }
+        }
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Any = ()) -> None:
         if any(part in path for part in self.forgets):
             return
-        if "racks-info" in path:
-            key, group = path.rsplit("/", 1)[1].split("?group=")
-            self.values.setdefault("/admin/v2/bookies/racks-info", {}).setdefault(group, {})[key] = body
-        elif isinstance(body, dict) and "replication_clusters" in body:
+        if isinstance(body, dict) and "replication_clusters" in body:
             self.values[f"{path}/replication"] = body["replication_clusters"]
         else:
             self.values[path] = body
@@ -60,7 +65,7 @@ class Cluster:
 
 
 def test_what_was_set_is_read_back(topology: Topology) -> None:
-    cluster, workload = Cluster(), Workload(namespace="mytenant/eu")
+    cluster, workload = Cluster(topology), Workload(namespace="mytenant/eu")
     at = assign_addresses(topology, 0)
     configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
@@ -69,14 +74,14 @@ def test_what_was_set_is_read_back(topology: Topology) -> None:
 @pytest.mark.parametrize(
     ("forgotten", "named"),
     [
-        ("racks-info/127.10.2.13:0", "rack of 127.10.2.13:0"),
+        ("127.10.2.13:0", "rack of 127.10.2.13:0"),
         ("mytenant/us/retention", "retention of mytenant/us"),
         ("mytenant/eu/persistence", "persistence of mytenant/eu"),
         ("namespaceIsolationPolicies/mytenant-eu", "isolation policy mytenant-eu"),
     ],
 )
 def test_a_setting_that_did_not_take_is_named(topology: Topology, forgotten: str, named: str) -> None:
-    cluster, workload = Cluster(forgotten), Workload(namespace="mytenant/eu")
+    cluster, workload = Cluster(topology, forgotten), Workload(namespace="mytenant/eu")
     at = assign_addresses(topology, 0)
     configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     with pytest.raises(AdminError, match=named):
@@ -94,7 +99,7 @@ def test_namespaces_whose_names_differ_only_in_the_place_of_the_slash_have_isola
     two = topology.model_copy(
         update={"clusters": {"mycluster": type(topology.clusters["mycluster"])(nodes=nodes, **{**policies, **changed})}}
     )
-    cluster, workload = Cluster(), Workload(namespace="my-tenant/eu")
+    cluster, workload = Cluster(two), Workload(namespace="my-tenant/eu")
     at = assign_addresses(two, 0)
     configuration.apply(cluster, "mycluster", two, at, workload)  # type: ignore[arg-type]
     configuration.check(cluster, "mycluster", two, at, workload, {})  # type: ignore[arg-type]
@@ -105,8 +110,8 @@ def test_namespaces_whose_names_differ_only_in_the_place_of_the_slash_have_isola
 class Requests(Cluster):
     """Keeps the order of what is asked too."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, topology: Topology) -> None:
+        super().__init__(topology)
         self.changed: list[str] = []
         self.asked: list[str] = []
 
@@ -119,12 +124,12 @@ class Requests(Cluster):
         return {"partitions": 3} if path.endswith("/partitions") else super().get(path, expected)
 
 
-def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked_for_once(topology: Topology) -> None:
-    cluster, workload = Requests(), Workload(namespace="mytenant/eu", partitions=4)
+def test_tenants_come_first_then_namespaces_and_every_policy_is_asked_for_once(topology: Topology) -> None:
+    cluster, workload = Requests(topology), Workload(namespace="mytenant/eu", partitions=4)
     at = assign_addresses(topology, 0)
     configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     kinds = [path.split("/")[3] for path in cluster.changed]
-    assert list(dict.fromkeys(kinds)) == ["bookies", "tenants", "namespaces", "clusters", "persistent"]
+    assert list(dict.fromkeys(kinds)) == ["tenants", "namespaces", "clusters", "persistent"]
     eu = [path.removeprefix("PUT ").removeprefix("POST ") for path in cluster.changed if "mytenant/eu" in path]
     namespace = "/admin/v2/namespaces/mytenant/eu"
     assert eu[:4] == [namespace, *(f"{namespace}/{name}" for name in ("retention", "persistence", "deduplication"))]
@@ -135,7 +140,7 @@ def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked
 
 def test_a_subscription_gets_the_messages_that_were_published_before_it_existed(topology: Topology) -> None:
     """The load may begin before the consumers have subscribed: the topic keeps all messages, and they begin there."""
-    cluster, workload = Cluster(), Workload(namespace="mytenant/eu")
+    cluster, workload = Cluster(topology), Workload(namespace="mytenant/eu")
     configuration.apply(cluster, "mycluster", topology, assign_addresses(topology, 0), workload)  # type: ignore[arg-type]
     retention = cluster.values["/admin/v2/namespaces/mytenant/eu/retention"]
     assert retention == {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
