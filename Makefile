@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix docs figures compose-secrets image audit down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead docs figures compose-secrets image audit down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +124,12 @@ flagship: setup ## as users do it: a datacenter destroyed, and two schedulers on
 
 matrix: setup ## run three scenarios on processes and on containers, and compare what they came to
 	$(BIN)/python tests/containers/runtime_matrix.py
+
+# The cores are kept busy meanwhile with BUSY=1, which needs stress-ng.
+TIMES ?= 5
+SCENARIOS ?= sync_nominal sync_datacenter_loss
+bench-overhead: setup ## what runs cost beyond their phases: each of SCENARIOS runs TIMES times, 30 minutes in all
+	$(BIN)/python tests/benchmarks/overhead.py $(SCENARIOS) --times $(TIMES) $(if $(BUSY),--busy)
 
 docs: setup ## make the reference pages of docs/, the suites of expectations/ and Grafana's dashboards from the code
 	$(BIN)/python tools/reference_pages.py

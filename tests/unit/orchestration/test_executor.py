@@ -1,0 +1,89 @@
+"""The embedded Airflow's executor: it has workers only while there are tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from brokerproof.clock import wait_until
+from brokerproof.orchestration import executor as module
+from brokerproof.orchestration.executor import EmbeddedExecutor
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedExecutor]:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    made = EmbeddedExecutor(parallelism=4)
+    made.start()
+    yield made
+    made.end()
+
+
+def give_task(executor: EmbeddedExecutor) -> None:
+    """Give the executor a task that no worker can run, because it is none of Airflow's."""
+    task: Any = SimpleNamespace(
+        key="k", running_state=None, success_state="success", failure_state="failed", display_name="t"
+    )
+    executor.queued_tasks[task.key] = task
+    executor._process_workloads([task])
+
+
+def await_end(executor: EmbeddedExecutor) -> None:
+    """Wait until the executor knows the end of its task, and its worker waits for the next one."""
+
+    def has_ended() -> bool:
+        executor.sync()
+        return executor.event_buffer.pop("k", None) is not None  # type: ignore[call-overload]
+
+    wait_until(has_ended, timeout_s=30, what="the task's end")
+    wait_until(lambda: executor._count_free() == len(executor.workers), timeout_s=30, what="workers to wait")
+
+
+def test_there_is_no_worker_before_the_first_task(executor: EmbeddedExecutor) -> None:
+    executor.sync()
+    assert executor.workers == {}
+
+
+def test_a_task_gets_a_worker_which_stays_for_the_next_task(executor: EmbeddedExecutor) -> None:
+    give_task(executor)
+    assert len(executor.workers) == 1
+    await_end(executor)
+    give_task(executor)
+    assert len(executor.workers) == 1
+
+
+def test_workers_end_if_there_was_no_task_lately(executor: EmbeddedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_task(executor)
+    (pid,) = executor.workers
+    await_end(executor)
+    monkeypatch.setattr(module, "_IDLE_S", 0.0)
+    executor.sync()
+    assert executor.workers == {}
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_task_that_runs_keeps_its_worker(executor: EmbeddedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_task(executor)
+    await_end(executor)
+    monkeypatch.setattr(module, "_IDLE_S", 0.0)
+    # A worker shows the task that it runs instead.
+    monkeypatch.setattr(module, "_IDLE", b"another title")
+    executor.sync()
+    assert len(executor.workers) == 1
+
+
+def test_a_worker_that_was_killed_leaves_no_message_for_a_later_worker(
+    executor: EmbeddedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_task(executor)
+    await_end(executor)
+    (worker,) = executor.workers.values()
+    worker.kill()
+    worker.join()
+    monkeypatch.setattr(module, "_IDLE_S", 0.0)
+    executor.sync()
+    assert executor.workers == {}
+    assert executor.activity_queue.empty()
