@@ -23,6 +23,9 @@ from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import FirstOutcome, Outcome
 from brokerproof.run.records import (
     ClientRecordRead,
+    ClusterHandover,
+    ClusterKept,
+    ClusterReuse,
     ClustersConfigured,
     ConsumerEnd,
     ConsumersStop,
@@ -66,6 +69,7 @@ _NOTE = "`make docs` writes this page from the code; change the code, not the pa
 RECORDS: Sequence[type[Record]] = (
     StepSeconds,
     StepProblem,
+    ClusterReuse,
     ClustersConfigured,
     TimelineProcess,
     WallClockNote,
@@ -85,6 +89,8 @@ RECORDS: Sequence[type[Record]] = (
     LogsRead,
     ObservationsRequested,
     ObservationsWritten,
+    ClusterKept,
+    ClusterHandover,
     RunReleased,
     TableSeal,
     Judgement,

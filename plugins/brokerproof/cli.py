@@ -159,8 +159,10 @@ def build_parser() -> _Parser:
         command.set_defaults(module=module, parser=command)
         return command
 
-    run = add_command("run", "scenario", "run a scenario, starting what is missing, and print its verdict")
-    run.add_argument("scenario", metavar="SCENARIO", help="name of a scenario's file, without .yaml")
+    run = add_command("run", "scenario", "run scenarios one after the other, and print the verdict of each")
+    run.add_argument(
+        "scenarios", nargs="+", metavar="SCENARIO", help="name of a scenario's file, without .yaml; may be repeated"
+    )
     run.add_argument(
         "--set",
         action="append",
@@ -169,6 +171,11 @@ def build_parser() -> _Parser:
         help="replace a value of the scenario by its dotted path, as in workload.rate=2000; may be repeated",
     )
     run.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
+    run.add_argument(
+        "--keep-cluster",
+        action="store_true",
+        help="run a scenario on the cluster of the one before, if that fits and is proven to be as a new one",
+    )
 
     watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")
     _add_run(watch)

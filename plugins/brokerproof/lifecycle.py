@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof import clock
-from brokerproof.errors import BrokerproofError, NodeError
+from brokerproof.errors import BrokerproofError, DeadlineError, NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
+from brokerproof.kept_clusters import (
+    ClusterChoice,
+    adopt_cluster,
+    end_unused_cluster,
+    find_reason_against_keeping,
+    list_differences,
+)
 from brokerproof.machine import slots
 from brokerproof.machine.files import check_disk_space, remove_abandoned_files
 from brokerproof.machine.processes import end_processes, find_marked_processes, read_start
@@ -28,7 +35,15 @@ from brokerproof.monitor import start_monitor
 from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
-from brokerproof.run.records import ClustersConfigured, RunReleased, TimelineProcess, read_record, write_record
+from brokerproof.run.records import (
+    ClusterKept,
+    ClusterReuse,
+    ClustersConfigured,
+    RunReleased,
+    TimelineProcess,
+    read_record,
+    write_record,
+)
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.time_axis import follow_time_axis, make_time_axis
 from brokerproof.runtimes.protocols import LivesElsewhere, NodeSpec, RunsProcesses, Runtime, SupervisesNodes
@@ -50,6 +65,10 @@ log = logging.getLogger(__name__)
 _SLOT_TIMEOUT_S = 1800.0
 _MONITOR_TIMEOUT_S = 10.0
 _STARTS_AT_ONCE = 8
+# A kept cluster waits this many seconds for the next run, which begins when the results of this run are recorded.
+_KEPT_S = 900.0
+# A kept cluster must be as a new one within this many seconds.
+_AS_NEW_S = 60.0
 
 
 def prepare(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> None:
@@ -77,17 +96,22 @@ def reserve(
     triggered_at: int | None = None,
     triggered_by: str | None = None,
     report: str | None = None,
+    cluster_choice: ClusterChoice = ClusterChoice.NEW,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
     """Take one of this machine's slots for the run, make the run's directory, and start the run's monitor.
 
     A slot is a range of addresses for the nodes of one run. `settings` is {dotted path: value} of the values that were
-    changed for this run; `scenario` already contains them. `triggered_at` is a Unix time in microseconds. Raises
-    MachineError if the disk is too full or no slot becomes free in time, and RunError if the directory holds a run.
+    changed for this run; `scenario` already contains them. `triggered_at` is a Unix time in microseconds. With
+    a `cluster_choice` other than NEW, the run takes over the slot of a kept cluster if one fits. Raises MachineError if
+    the disk is too full or no slot becomes free in time, and RunError if the directory holds a run.
     """
     check_disk_space(Path(directory))
-    with _take_clean_slot(slot_timeout_s) as slot:
-        slot.assign(directory)
+    adopted = None if cluster_choice is ClusterChoice.NEW else adopt_cluster(scenario, topology)
+    last = adopted[1] if adopted else None
+    with adopted[0] if adopted else _take_clean_slot(slot_timeout_s) as slot:
+        cluster = None if last is None else last.facts.cluster or last.directory
+        slot.assign(directory, *([cluster] if cluster else []))
         addresses = load_runtime(scenario.runtime).assign_addresses(topology, slot.number)
         run = Run.create(
             directory,
@@ -106,6 +130,9 @@ def reserve(
             sealed=True,
             time_axis=make_time_axis(),
             clock_error_us=1000 * (from_environment().clock_error_ms or 0),
+            keeps_cluster=cluster_choice is ClusterChoice.KEEP,
+            cluster=cluster,
+            cluster_use=1 if last is None else last.facts.cluster_use + 1,
         )
         follow_time_axis(run)
         start_monitor(run, slot)
@@ -118,11 +145,13 @@ def _take_clean_slot(timeout_s: float) -> slots.Slot:
     If they cannot be ended, another slot is taken. Raises MachineError or NodeError if there is no other slot.
     """
     problems: dict[int, BrokerproofError] = {}
+    if slots.are_all_held():
+        end_unused_cluster()
     while True:
         slot = slots.take(timeout_s=timeout_s, excluded=problems)
         try:
-            if slot.run is not None:
-                end_run(slot.run)
+            for directory in slot.runs:
+                end_run(directory)
         except BaseException as error:
             slot.close()
             if not isinstance(error, BrokerproofError):
@@ -144,12 +173,15 @@ def _read_versions(topology: Topology) -> dict[str, str | None]:
 def provision(run: Run) -> None:
     """Start the links between the regions, then all nodes that are not on standby, and wait until these nodes serve.
 
-    Service managers, if the topology has any, start last, and restart nodes that end by themselves. After an error, all
-    nodes and links are stopped again. Raises MachineError or NodeError.
+    Service managers, if the topology has any, start last, and restart nodes that end by themselves. If the run took
+    over a kept cluster that is as a new one, nothing is started; if it is not, it is ended and started anew. After an
+    error, all nodes and links are stopped again. Raises MachineError or NodeError.
     """
     status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
-    specs = provisioning.specs()
     status.show(phase="provision")
+    if run.facts.cluster is not None and _reuse_cluster(run, runtime):
+        return
+    specs = provisioning.specs()
     started = time.monotonic()
     try:
         for name in specs:
@@ -169,6 +201,26 @@ def provision(run: Run) -> None:
         raise
     count = sum(not node.standby for node in run.topology.nodes.values())
     log.info("%d nodes are healthy after %.1f s", count, time.monotonic() - started)
+
+
+def _reuse_cluster(run: Run, runtime: Runtime) -> bool:
+    """Return whether the kept cluster is as a new one, and record it. If it is not, end it."""
+    # The run's own topic does not exist yet, so the cluster is looked at as its first run did.
+    first, found = Run(str(run.facts.cluster)), list[str]()
+
+    def is_as_new() -> bool:
+        found[:] = list_differences(first)
+        return not found
+
+    try:
+        clock.wait_until(is_as_new, timeout_s=_AS_NEW_S, what="the kept cluster to be as a new one", every_s=0.5)
+    except DeadlineError:
+        runtime.release()
+        runtime.forget()
+    why = "; ".join(found)
+    write_record(run, ClusterReuse(reused=not why, why=why, at=clock.now_us()))
+    log.info("the kept cluster is used" if not why else f"the kept cluster was not used, because {why}")
+    return not why
 
 
 def configure(run: Run) -> None:
@@ -211,9 +263,17 @@ def break_it(run: Run) -> None:
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
     """End all processes of the run and free its slot. Return the names of the processes and nodes that were ended.
 
-    If the monitor does not end by itself within `monitor_timeout_s`, it is ended too.
+    If the monitor does not end by itself within `monitor_timeout_s`, it is ended too. If the cluster is kept for a
+    later run, the monitor guards it, and nothing is ended.
     """
-    write_record(run, RunReleased(at=clock.now_us()))
+    now = clock.now_us()
+    reason = find_reason_against_keeping(run)
+    if reason is None:
+        write_record(run, ClusterKept(at=now, until=now + int(_KEPT_S * 1e6)))
+    write_record(run, RunReleased(at=now))
+    if reason is None:
+        log.info("the cluster is kept for the next run")
+        return []
     runtime = make_runtime(run)
     if isinstance(runtime, SupervisesNodes):
         # The nodes end next, and no service manager may restart them.
@@ -226,6 +286,8 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
             if isinstance(provisioning, LearnsFromNodes):
                 provisioning.learn(runtime.pids())
         ended = end_run(run.directory)
+        if run.facts.cluster is not None:
+            ended += end_run(run.facts.cluster)
         # If the monitor did not end by itself, `end_run` has ended it, and its slot is free now.
         slot = slot or slots.take_from_run(run.directory, timeout_s=0)
         if slot is not None:
@@ -265,7 +327,8 @@ def down(below: Path | None = None) -> list[str]:
             with slot:
                 # A process that is just starting has no visible mark yet. `end_run` finds it by its record. If the run
                 # cannot be ended, its slot keeps its record, so that the run is ended later.
-                if attempt(partial(end_run, directory)):
+                were_ended = [attempt(partial(end_run, each)) for each in slot.runs]
+                if all(were_ended):
                     slot.clear()
     # This also finds nodes of runs whose directories are gone.
     attempt(lambda: remove_left_elsewhere(below))

@@ -2,7 +2,8 @@
 
 If the process that injects the faults (the timeline) was killed, the monitor makes load and consumers end. The monitor
 holds the lock of the slot, so a run is dead if it was not released and the lock is free. The monitor ends when the run
-is released, when the run's directory is gone, or after `MAX_LIFE_S` seconds.
+is released, when the run's directory is gone, or after `MAX_LIFE_S` seconds. If the cluster is kept for a later run,
+the monitor goes on to hold the slot until that run takes it over, and ends the nodes if no run does so in time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.run.observations import INTERVAL_S, Sample, SampledMetric, Source, parse_names, split_name
 from brokerproof.run.records import (
+    ClusterHandover,
+    ClusterKept,
     ClustersConfigured,
     EarlyEnd,
     FaultsUndone,
@@ -51,6 +54,7 @@ log = logging.getLogger(__name__)
 _PATIENCE_S = 0.45
 MAX_LIFE_S = 6 * 3600
 _WRITE_EVERY_S = 30.0
+_GUARD_EVERY_S = 0.1
 _RESTART_METRICS = {RestartStep.ENDED: SampledMetric.ENDED, RestartStep.RESTARTED: SampledMetric.RESTARTED}
 
 
@@ -116,6 +120,20 @@ def sample_run(run: Run) -> None:
         stopping.set()
         if run.exists("run.json"):
             seal()
+
+
+def guard_kept_cluster(run: Run) -> None:
+    """Wait until a later run takes over the slot of a kept cluster. If none does in time, end the nodes."""
+    kept = read_record(run, ClusterKept)
+    if kept is None:
+        return
+    while run.exists("run.json") and clock.now_us() < kept.until:
+        if read_record(run, ClusterHandover) is not None:
+            return
+        time.sleep(_GUARD_EVERY_S)
+    runtime = make_runtime(run)
+    runtime.release()
+    runtime.forget()
 
 
 def record_killed_timeline(run: Run) -> None:
@@ -272,3 +290,4 @@ if __name__ == "__main__":
     follow_time_axis(watched)
     with note_wall_clock(watched, MONITOR):
         sample_run(watched)
+    guard_kept_cluster(watched)

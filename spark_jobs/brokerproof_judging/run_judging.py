@@ -15,6 +15,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts, Judgement, SuiteJudgement
 from brokerproof.run.seals import WRITERS, SealCheck, check_seals
 from brokerproof.run.table_rows import check_files
+from brokerproof.systems.registry import use_own_names
 from pyspark.sql import SparkSession
 
 from brokerproof_judging import table_io
@@ -98,7 +99,7 @@ def _judge(
     check_files(run, WRITERS)
     wall_clocks = read_wall_clocks(run)
     # The clock error that judging uses is 0 if all processes ran on one host.
-    run = run.with_facts(clock_error_us=wall_clocks.clock_error_us)
+    run = use_own_names(run.with_facts(clock_error_us=wall_clocks.clock_error_us))
     replacement = table_io.Replacement(run)
     jobs = BackgroundJobs()
     try:

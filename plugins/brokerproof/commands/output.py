@@ -6,6 +6,7 @@ Results go to stdout. Progress and errors go to stderr, so that stdout can be pi
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,12 @@ def derive_exit_status(outcome: BriefOutcome) -> ExitStatus:
         return ExitStatus.OK
     undecided = outcome.verdict in (Verdict.UNKNOWN, Verdict.NO_DATA)
     return ExitStatus.UNKNOWN if undecided else ExitStatus.NOT_EXPECTED
+
+
+def combine_exit_statuses(statuses: Iterable[ExitStatus]) -> ExitStatus:
+    """Return the status of a command that did several runs: the first one here that a run has."""
+    order = (ExitStatus.INTERRUPTED, ExitStatus.NOT_EXPECTED, ExitStatus.UNKNOWN, ExitStatus.OK)
+    return min(statuses, key=order.index)
 
 
 def print_json(value: Any) -> None:

@@ -17,12 +17,20 @@ from rich.text import Text
 from brokerproof import clock, lifecycle
 from brokerproof.bounded_reading import ContentError, load_yaml
 from brokerproof.checks import check_suites, list_suite_problems, load_scenario
-from brokerproof.commands.output import ExitStatus, print_error, print_json, print_progress, print_warning
-from brokerproof.commands.watch_commands import print_end, watch_run
+from brokerproof.commands.output import (
+    ExitStatus,
+    combine_exit_statuses,
+    print_error,
+    print_json,
+    print_progress,
+    print_warning,
+)
+from brokerproof.commands.watch_commands import WatchEnd, print_end, watch_run
 from brokerproof.errors import InputError, list_sentences, shorten
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_file
+from brokerproof.kept_clusters import ClusterChoice, choose_clusters
 from brokerproof.orchestration.dag_run import make_run_id
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.orchestration.follow.airflow_client import AirflowError, AirflowGoneError
@@ -170,9 +178,9 @@ def _make_scenario_row(scenario: Scenario, warnings: Sequence[RunWarning]) -> di
 
 
 def execute_run(options: argparse.Namespace, settings: Settings) -> int:
-    """Check the scenario, fetch the software for its nodes, start Airflow unless it runs, and run the scenario.
+    """Check the scenarios, fetch the software for their nodes, start Airflow unless it runs, and run one by one.
 
-    The verdict is printed, and the exit status follows from it.
+    The verdicts are printed, and the exit status follows from them. If the user leaves a run, no further run begins.
     """
     overrides = _parse_overrides(options)
     # The checks come before anything starts, so that a typing error costs no time.
@@ -180,17 +188,40 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
     _warn_of_empty_directories(settings)
     check_suites(settings.expectations)
     read_rules(settings)
-    scenario, topology = load_scenario(
-        _find_scenario_file(settings, options.scenario),
-        settings.topologies,
-        overrides,
-        suites=list_suites(settings.expectations),
-    )
+    suites = list_suites(settings.expectations)
+    planned = [
+        load_scenario(_find_scenario_file(settings, name), settings.topologies, overrides, suites=suites)
+        for name in options.scenarios
+    ]
     check_queries(settings, announce=print_progress, warn=print_warning)
     runs = read_held_shares(print_warning)
-    for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]:
-        print_warning(str(warning))
+    for scenario, topology in planned:
+        for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]:
+            print_warning(str(warning))
     console = Console(stderr=True)
+    choices = choose_clusters(len(planned), keep=options.keep_cluster)
+    ends: list[WatchEnd] = []
+    for (scenario, topology), choice in zip(planned, choices, strict=True):
+        end = _run_scenario(scenario, topology, choice, overrides, settings, console)
+        print_end(end, console if options.json else Console())
+        ends.append(end)
+        if end.status is ExitStatus.INTERRUPTED:
+            break
+    if options.json:
+        outcomes = [end.outcome.model_dump(mode="json") for end in ends]
+        print_json(outcomes if len(planned) > 1 else outcomes[0])
+    return combine_exit_statuses(end.status for end in ends)
+
+
+def _run_scenario(
+    scenario: Scenario,
+    topology: Topology,
+    choice: ClusterChoice,
+    overrides: dict[str, Any],
+    settings: Settings,
+    console: Console,
+) -> WatchEnd:
+    """Run one scenario and show it until it ends or the user leaves it."""
     with Progress(console, scenario.title) as progress:
         lifecycle.prepare(scenario, topology, progress.print_sentence)
         airflow = EmbeddedAirflow(settings, progress.print_sentence)
@@ -214,12 +245,10 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
         )
 
         def begin() -> None:
-            run.trigger(overrides)
+            run.trigger(overrides, cluster=choice)
             progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
 
-        end = watch_run(run, progress, begin)
-    print_end(end, console, json=options.json)
-    return end.status
+        return watch_run(run, progress, begin)
 
 
 def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:

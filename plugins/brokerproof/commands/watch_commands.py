@@ -44,7 +44,9 @@ def execute_watch(options: argparse.Namespace, settings: Settings) -> int:
     console = Console(stderr=True)
     with Progress(console, run_id) as progress:
         end = _watch(run_id, recorded, settings, progress)
-    print_end(end, console, json=options.json)
+    print_end(end, console if options.json else Console())
+    if options.json:
+        print_json(end.outcome.model_dump(mode="json"))
     return end.status
 
 
@@ -127,16 +129,10 @@ def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error:
     return _make_unknown_end(run_id, scenario, directory, why)
 
 
-def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
-    """Print the outcome of a run on stdout. With `json`, print it on `console` for people, and on stdout as JSON.
-
-    If the user stopped watching, nothing is printed for people.
-    """
-    # A user who left has already read how to go on.
+def print_end(end: WatchEnd, console: Console) -> None:
+    """Print the outcome of a run, unless the user stopped watching, who has already read how to go on."""
     if end.status is not ExitStatus.INTERRUPTED:
-        print_outcome(end.outcome, end.problems, console if json else Console())
-    if json:
-        print_json(end.outcome.model_dump(mode="json"))
+        print_outcome(end.outcome, end.problems, console)
 
 
 def _watch_until_end(

@@ -1,8 +1,9 @@
 """Slots: numbered ranges of this machine's addresses. A run needs one, and only one run at a time may use it.
 
 A process holds a slot by a lease (leases.py). The run's monitor inherits the lease and lives until the run ends. A
-record next to the lock file names the run. If a slot has a record but no process holds it, the run has died. Its
-processes and containers must be ended before the slot is used again.
+record next to the lock file names the run, and the run whose nodes it uses if these are not its own. If a slot has a
+record but no process holds it, the run has died. Its processes and containers must be ended before the slot is used
+again.
 """
 
 from __future__ import annotations
@@ -49,16 +50,19 @@ class Slot:
         self._record = record
 
     @property
-    def run(self) -> str | None:
-        """The directory of the run in the slot's record; None if there is no record."""
-        return _read_run(self._record)
+    def runs(self) -> list[str]:
+        """The directories of the runs in the slot's record: the run that has the slot first; empty without a record."""
+        return _read_runs(self._record)
 
-    def assign(self, run_directory: str) -> None:
-        """Record that the slot belongs to a run. The caller must have ended all processes of the slot's last run."""
-        write_whole(self._record, json.dumps({"run": run_directory}))
+    def assign(self, run_directory: str, *others: str) -> None:
+        """Record that the slot belongs to a run, and which other runs' directories its nodes are in.
+
+        The caller must have ended all processes of the slot's earlier runs, except those in `others`.
+        """
+        write_whole(self._record, json.dumps({"runs": [run_directory, *others]}))
 
     def clear(self) -> None:
-        """Remove the record of the run that had the slot, because all processes of this run have ended."""
+        """Remove the record of the slot's runs, because all their processes have ended."""
         self._record.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -98,12 +102,12 @@ def take_from_run(run_directory: str, *, timeout_s: float) -> Slot | None:
     """
 
     def taken() -> tuple[Slot | None] | None:
-        number = next((number for number, run in _read_records().items() if run == run_directory), None)
+        number = next((number for number, runs in _read_records().items() if runs[0] == run_directory), None)
         if number is None:
             return (None,)
         if (slot := _lock(number)) is None:
             return None
-        if slot.run == run_directory:
+        if slot.runs[:1] == [run_directory]:
             return (slot,)
         slot.close()
         return (None,)
@@ -116,12 +120,12 @@ def take_from_run(run_directory: str, *, timeout_s: float) -> Slot | None:
 
 def list_assigned_runs() -> list[str]:
     """Return the directory of each run to which a slot is assigned by its record. Some of these runs may have died."""
-    return list(_read_records().values())
+    return [runs[0] for runs in _read_records().values()]
 
 
 def list_held_runs() -> list[str]:
-    """Return the directories of the runs whose slots are held by a process."""
-    return [run for number, run in _read_records().items() if _is_held(number)]
+    """Return the directories of the runs whose slots are held by a process, and of those in which their nodes are."""
+    return [run for number, runs in _read_records().items() if _is_held(number) for run in runs]
 
 
 def are_all_held() -> bool:
@@ -151,14 +155,16 @@ def _is_held(number: int) -> bool:
     return False
 
 
-def _read_records() -> dict[int, str]:
-    """Return {number of a slot: directory of the run in its record}."""
+def _read_records() -> dict[int, list[str]]:
+    """Return {number of a slot: directories of the runs in its record}."""
     numbers = sorted(int(file.stem) for file in directory().glob("*.json"))
-    return {number: run for number in numbers if (run := _read_run(directory() / f"{number}.json")) is not None}
+    return {number: runs for number in numbers if (runs := _read_runs(directory() / f"{number}.json"))}
 
 
-def _read_run(record: Path) -> str | None:
+def _read_runs(record: Path) -> list[str]:
     try:
-        return str(json.loads(record.read_text(encoding="utf-8"))["run"])
+        content = json.loads(record.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return None
+        return []
+    # Records of an older version have one run.
+    return [str(run) for run in content.get("runs") or [content["run"]]]

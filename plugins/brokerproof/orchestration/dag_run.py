@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-# The parameter of every scenario's DAG: the values that are changed for a run, by dotted path.
+# A parameter of every scenario's DAG: the values that are changed for a run, by dotted path.
 SETTINGS = "settings"
+# The parameter with the `ClusterChoice` of a run.
+CLUSTER = "cluster"
 # The key of the XCom with a failed task's sentence. It is read if the run's directory has no sentence.
 PROBLEM = "problem"
 

@@ -46,6 +46,8 @@ def describe_step(step: str, run: Run) -> str | None:
     scenario, topology = run.scenario, run.topology
     workload, clusters = scenario.workload, join_names(topology.clusters)
     match step:
+        case "provision" if run.facts.cluster is not None:
+            what = f"uses the nodes that {run.facts.cluster} started, if they are as new ones, or starts them anew"
         case "provision":
             nodes = topology.nodes.values()
             regions = join_names(dict.fromkeys(node.region for node in nodes))

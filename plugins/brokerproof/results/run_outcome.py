@@ -6,6 +6,7 @@ reason. So a missing record cannot make a run count as expected (`met`).
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from brokerproof.run.judgement import TOTALS, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.observations import SampledMetric, Source, split_name
 from brokerproof.run.outcome import FirstOutcome, LatenciesByTime, NodeRestarts, Outcome
-from brokerproof.run.records import read_record
+from brokerproof.run.records import ClusterReuse, read_record
 from brokerproof.run.step_record import list_step_problems
 from brokerproof.run.table_rows import iterate_rows
 
@@ -55,7 +56,7 @@ def compose_outcome(run: Run) -> Outcome:
         met=not shortfalls,
         why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, further),
         story=_tell(run, judgement),
-        notes=(*_list_earlier(run), *(judgement.notes if judgement else ())),
+        notes=(*_list_earlier(run), *_describe_kept_cluster(run), *(judgement.notes if judgement else ())),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
         unknown_suites=_explain_unknown_suites(judgement) if judgement else {},
         not_applicable=judgement.inapplicable if judgement else {},
@@ -82,6 +83,23 @@ def _list_earlier(run: Run) -> Iterator[str]:
     else:
         if first is not None:
             yield first.sentence
+
+
+def _describe_kept_cluster(run: Run) -> Iterator[str]:
+    """Yield a sentence that says whether the run used the nodes of an earlier run."""
+    first, use = run.facts.cluster, run.facts.cluster_use
+    if first is None:
+        return
+    try:
+        reuse = read_record(run, ClusterReuse)
+    except RunError as error:
+        yield f"Whether this run used a kept cluster is not known: {error}"
+    else:
+        if reuse is not None and reuse.reused:
+            started_by = posixpath.basename(first)
+            yield f"Run {use} on the cluster that {started_by} started; it was proven to be as a new one."
+        elif reuse is not None:
+            yield f"The cluster that an earlier run had kept was started anew, because {reuse.why}."
 
 
 def _list_contradictions(judgement: Judgement) -> list[str]:

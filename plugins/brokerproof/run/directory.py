@@ -80,6 +80,11 @@ class RunFacts(StrictModel):
     versions: dict[str, str | None] = Field(default_factory=dict, description="of all software that the run uses")
     sealed: bool = Field(False, description="whether every job seals the tables that it writes")
     report: str | None = Field(None, description="where a person looks; null for the page in the run's directory")
+    keeps_cluster: bool = Field(False, description="whether its cluster may stay for a later run")
+    cluster: str | None = Field(
+        None, description="directory of the run that started the kept cluster which this run uses; null for its own"
+    )
+    cluster_use: int = Field(1, ge=1, description="which run of its cluster this is, from 1 on")
 
 
 # The page for people.
@@ -121,6 +126,8 @@ class Run:
     def with_facts(self, **changes: Any) -> Run:
         """Return a copy of this run with `changes` made to its facts. The file run.json is not changed."""
         changed = copy(self)
+        for parsed in ("scenario", "topology"):
+            vars(changed).pop(parsed, None)
         vars(changed)["facts"] = self.facts.model_copy(update=changes)
         return changed
 
@@ -141,6 +148,11 @@ class Run:
     def path(self, *parts: str) -> str:
         """Return the location of a file or directory below the run's directory."""
         return "/".join([self.directory, *parts])
+
+    @property
+    def nodes(self) -> Path:
+        """The directory of the nodes. They are on the local disk, in the directory of the run that started them."""
+        return Path(self.facts.cluster or self.directory) / "nodes"
 
     def table(self, name: str) -> str:
         """Return the location of a table's directory. Raises KeyError for a name without a schema in tables.py."""

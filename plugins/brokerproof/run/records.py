@@ -141,6 +141,29 @@ class RunReleased(Record):
     at: Moment
 
 
+class ClusterKept(Record):
+    """The run is over, and its nodes go on for a later run. The monitor ends them if no run asks for them in time."""
+
+    at: Moment
+    # When the monitor ends the nodes.
+    until: Moment
+
+
+class ClusterHandover(Record):
+    """A later run takes over the slot of this run, whose cluster was kept. The monitor ends, and the nodes go on."""
+
+    at: Moment
+
+
+class ClusterReuse(Record):
+    """Whether a run uses the nodes of an earlier run, or had to start them anew, and why."""
+
+    reused: bool
+    # Completes "the kept cluster was not used, because …"; empty if it is used.
+    why: str
+    at: Moment
+
+
 class ObservationsRequested(Record):
     """Asks the monitor to write all samples up to the time `at`, because a step waits for them."""
 

@@ -34,7 +34,7 @@ def runtimes_that_can(ability: type) -> list[str]:
 
 def make_runtime(run: Run) -> Runtime:
     """Return the runtime that the run's scenario names."""
-    return load_runtime(run.scenario.runtime)(Path(run.path("nodes")))
+    return load_runtime(run.scenario.runtime)(run.nodes)
 
 
 def make_all_runtimes(nodes: Path) -> Iterator[Runtime]:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine.finding import Finding
 from brokerproof.network import Route
@@ -47,6 +48,17 @@ class ExaminesMachine(Protocol):
 
     def examine(self, version: str) -> list[Finding]:
         """Return one finding for each requirement of a version: whether this machine meets it. Changes nothing."""
+
+
+@runtime_checkable
+class SeparatesRuns(Protocol):
+    """A system whose clusters several runs can use in turn, because each run has topics of its own."""
+
+    def separate(self, scenario: Scenario, topology: Topology, use: int) -> tuple[Scenario, Topology]:
+        """Return both with names for the run's topics that no other run of the cluster has.
+
+        `use` is the number of the run on its cluster, from 1.
+        """
 
 
 @runtime_checkable

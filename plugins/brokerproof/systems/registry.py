@@ -15,7 +15,7 @@ from brokerproof.experiment.workload import ClientSettings, Workload
 from brokerproof.experiment.yaml_models import parse, suggest_name
 from brokerproof.run.directory import Run
 from brokerproof.settings import systems_from_environment
-from brokerproof.systems.abilities import find_abilities
+from brokerproof.systems.abilities import SeparatesRuns, find_abilities, require
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
 
@@ -66,7 +66,7 @@ def list_abilities(run: Run) -> frozenset[Ability]:
 
 
 def name_topic(run: Run) -> str:
-    return find_system(run.topology).topic(run.scenario.workload)
+    return find_system(run.topology).topic(use_own_names(run).scenario.workload)
 
 
 def make_provisioning(run: Run) -> Provisioning:
@@ -74,7 +74,7 @@ def make_provisioning(run: Run) -> Provisioning:
 
 
 def make_administration(run: Run) -> Administration:
-    return find_system(run.topology).administration(run)
+    return find_system(run.topology).administration(use_own_names(run))
 
 
 def make_observation(run: Run, *, patience_s: float = 10.0) -> Observation:
@@ -82,7 +82,7 @@ def make_observation(run: Run, *, patience_s: float = 10.0) -> Observation:
 
     A request waits `patience_s` seconds for a node's answer. Then it goes to the next node.
     """
-    return find_system(run.topology).observation(run, patience_s=patience_s)
+    return find_system(run.topology).observation(use_own_names(run), patience_s=patience_s)
 
 
 def make_clients(run: Run, cluster: str, region: str | None = None) -> Clients:
@@ -90,7 +90,21 @@ def make_clients(run: Run, cluster: str, region: str | None = None) -> Clients:
 
     Without a region, the clients connect to the cluster directly.
     """
-    return find_system(run.topology).clients(run, cluster, region)
+    return find_system(run.topology).clients(use_own_names(run), cluster, region)
+
+
+def use_own_names(run: Run) -> Run:
+    """Return the run with the names that its topics have on a cluster that earlier runs used.
+
+    run.json keeps the names of the scenario's file, because runs are compared by its content.
+    """
+    if run.facts.cluster_use == 1:
+        return run
+    system = require(find_system(run.topology), SeparatesRuns)
+    scenario, topology = system.separate(run.scenario, run.topology, run.facts.cluster_use)
+    return run.with_facts(
+        scenario=scenario.model_dump(mode="json"), topology=topology.model_dump(mode="json"), cluster_use=1
+    )
 
 
 def _list_places() -> dict[str, str]:

@@ -62,6 +62,12 @@ class Testlog:
     def topic(self, workload: Workload) -> str:
         return workload.topic
 
+    def separate(self, scenario: Scenario, topology: Topology, use: int) -> tuple[Scenario, Topology]:
+        """Return the scenario with a topic of its own."""
+        topic = f"{scenario.workload.topic}-{use}"
+        workload = scenario.workload.model_copy(update={"topic": topic})
+        return scenario.model_copy(update={"workload": workload}), topology
+
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
         return TestlogClients(run)
 

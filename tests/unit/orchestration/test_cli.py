@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from brokerproof.cli import main
+from brokerproof.commands.output import ExitStatus, combine_exit_statuses
 from brokerproof.results.history import open_history
 from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
@@ -189,6 +190,34 @@ def test_overrides_reach_the_form(airflow: StandInAirflow) -> None:
     plant_run(airflow, judged=judgement())
     main(["run", "region_lost", "--set", "workload.rate=2000", "--set", "settle_s=60", "--runtime", "process"])
     assert airflow.triggered == [{"settings": {"workload.rate": 2000, "settle_s": 60, "runtime": "process"}}]
+
+
+@pytest.mark.parametrize(
+    ("options", "clusters"),
+    [([], [{}, {}, {}]), (["--keep-cluster"], [{"cluster": "keep"}, {"cluster": "keep"}, {"cluster": "reuse"}])],
+)
+def test_several_scenarios_run_one_after_the_other_and_keep_their_cluster_if_asked(
+    airflow: StandInAirflow, options: list[str], clusters: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant_run(airflow, judged=judgement())
+    assert main(["run", "region_lost", "region_lost", "region_lost", "--json", *options]) == 0
+    assert airflow.triggered == [{"settings": {}, **cluster} for cluster in clusters]
+    results = json.loads(capsys.readouterr().out)
+    assert [each["verdict"] for each in results] == ["passed"] * 3
+    assert len({each["run_id"] for each in results}) == 3
+
+
+def test_a_mistake_in_the_last_of_several_scenarios_is_found_before_the_first_begins(
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "region_lost", "region_lots"]) == 3
+    assert "did you mean `region_lost`?" in " ".join(capsys.readouterr().err.split())
+    assert airflow.requests == []
+
+
+@pytest.mark.parametrize(("statuses", "status"), [([0, 0], 0), ([0, 2], 2), ([2, 1, 0], 1), ([1, 130], 130)])
+def test_several_runs_have_the_status_of_the_one_that_matters_most(statuses: list[int], status: int) -> None:
+    assert combine_exit_statuses(map(ExitStatus, statuses)) == status
 
 
 def test_only_json_is_on_stdout(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:

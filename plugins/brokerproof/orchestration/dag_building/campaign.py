@@ -14,8 +14,9 @@ from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param
 from brokerproof.errors import BrokerproofError, InputError, RunError
 from brokerproof.experiment.numbers import NOTHING, format_value
 from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.kept_clusters import choose_clusters
 from brokerproof.orchestration.dag_building.step import fail_with_sentence
-from brokerproof.orchestration.dag_run import make_run_id
+from brokerproof.orchestration.dag_run import CLUSTER, make_run_id
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.outcome import BriefOutcome, Outcome, make_unknown_outcome
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # By default (`run_immediately=False`), a DAG that is unpaused within 2.4 hours after 01:00 would run at once.
 _NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta(0))
 _POLL_S = 5
+_KEEP = "keep_clusters"
 
 _PAGE = """
 Runs the chosen scenarios one after the other. Each run is a DAG run of its own, with its own page and record. A run
@@ -62,7 +64,14 @@ def build_campaign_dag(scenarios: Sequence[str]) -> DAG:
                 examples=list(scenarios),
                 title="Scenarios",
                 description="The scenarios to run, in this order.",
-            )
+            ),
+            _KEEP: Param(
+                False,
+                type="boolean",
+                title="Keep clusters",
+                description="Run a scenario on the cluster of the one before, if that cluster fits and is as a new "
+                "one. Scenarios of one topology should follow each other, those that destroy nodes last.",
+            ),
         },
     )
     plan = PlanOperator(task_id="plan", dag=dag)
@@ -94,7 +103,15 @@ class PlanOperator(BaseOperator):
                         f"no scenario is called `{name}`", field="scenarios", remedy=suggest_name(name, known)
                     )
         started = context["ti"].start_date
-        return [{"trigger_dag_id": name, "trigger_run_id": make_run_id(name, started, "campaign")} for name in chosen]
+        choices = choose_clusters(len(chosen), keep=context["params"][_KEEP])
+        return [
+            {
+                "trigger_dag_id": name,
+                "trigger_run_id": make_run_id(name, started, "campaign"),
+                "conf": {CLUSTER: str(choice)},
+            }
+            for name, choice in zip(chosen, choices, strict=True)
+        ]
 
 
 class CampaignVerdictOperator(BaseOperator):

@@ -30,7 +30,7 @@ from brokerproof.machine import slots
 from brokerproof.machine.processes import SERVICE_MARK
 from brokerproof.orchestration.airflow_pages.page_addresses import find_run_page
 from brokerproof.orchestration.dag_building.step import StepOperator, fail_with_sentence
-from brokerproof.orchestration.dag_run import SETTINGS, derive_run_id
+from brokerproof.orchestration.dag_run import CLUSTER, SETTINGS, derive_run_id
 from brokerproof.run.records import StepSeconds, write_record
 from brokerproof.settings import from_environment
 from brokerproof.suites.suite_names import list_suites
@@ -57,6 +57,7 @@ class ReserveOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         """Return the run's directory, or fail with one sentence. If all slots are held, Airflow repeats the task."""
         from brokerproof import lifecycle
+        from brokerproof.kept_clusters import ClusterChoice, has_kept_cluster
         from brokerproof.orchestration.notify.notifier import check_notifiers
         from brokerproof.spark.query_planning import check_queries
 
@@ -64,7 +65,7 @@ class ReserveOperator(BaseOperator):
         dag_run = context["dag_run"]
         run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
         started_at = clock.now_us()
-        if slots.are_all_held():
+        if slots.are_all_held() and not has_kept_cluster():
             # A waiting task would occupy one of Airflow's places for tasks. The run that holds the slot may need that
             # place to end, so this task ends, and Airflow starts it again later.
             log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
@@ -89,6 +90,7 @@ class ReserveOperator(BaseOperator):
                 triggered_at=clock.to_microseconds(dag_run.run_after),
                 triggered_by=_name_trigger(dag_run.triggering_user_name),
                 report=find_run_page(run_id),
+                cluster_choice=ClusterChoice(context["params"].get(CLUSTER) or ClusterChoice.NEW),
             )
         write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))
         return run.directory
@@ -120,7 +122,7 @@ def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
     Raises InputError for any other parameter, because Airflow would accept the parameter without any effect.
     """
     for name in params:
-        if name != SETTINGS:
+        if name not in (SETTINGS, CLUSTER):
             raise InputError("is no parameter", field=name, remedy=f'write it as {{"{SETTINGS}": {{"PATH": VALUE}}}}')
     return dict(params.get(SETTINGS) or {})
 

@@ -15,6 +15,7 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.kept_clusters import ClusterChoice
 from brokerproof.orchestration.dag_building.operators import (
     LifecycleOperator,
     RecordOperator,
@@ -24,7 +25,7 @@ from brokerproof.orchestration.dag_building.operators import (
 )
 from brokerproof.orchestration.dag_building.scenario_page import write_page
 from brokerproof.orchestration.dag_building.spark_operator import SparkStepOperator
-from brokerproof.orchestration.dag_run import SETTINGS
+from brokerproof.orchestration.dag_run import CLUSTER, SETTINGS
 from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.run.records import PhaseTimes
 from brokerproof.settings import Settings
@@ -114,7 +115,7 @@ def _list_tags(scenario: Scenario) -> list[str]:
 
 
 def _build_params() -> ParamsDict:
-    """Return the DAG's only parameter, for Airflow's form and `brokerproof run --set`. `reserve` checks the values."""
+    """Return the DAG's parameters, for Airflow's form and `brokerproof run`. `reserve` checks the values."""
     settings = Param(
         {},
         title="Settings",
@@ -125,4 +126,12 @@ def _build_params() -> ParamsDict:
         type=["object", "null"],
         propertyNames={"pattern": rf"^({'|'.join(Scenario.model_fields)})(\.|$)"},
     )
-    return ParamsDict({SETTINGS: settings})
+    cluster = Param(
+        str(ClusterChoice.NEW),
+        type="string",
+        enum=[str(choice) for choice in ClusterChoice],
+        title="Cluster",
+        description="`new`: a new cluster. `reuse`: the cluster that an earlier run kept, if it fits and is as a new "
+        "one. `keep`: like `reuse`, and it stays for a later run, at most 15 minutes.",
+    )
+    return ParamsDict({SETTINGS: settings, CLUSTER: cluster})

@@ -13,8 +13,9 @@ import psutil
 from brokerproof.clock import SYSTEM_CLOCK, Clock, to_microseconds
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.suite_name import STEPS
+from brokerproof.kept_clusters import ClusterChoice
 from brokerproof.machine import slots
-from brokerproof.orchestration.dag_run import PROBLEM, SETTINGS
+from brokerproof.orchestration.dag_run import CLUSTER, PROBLEM, SETTINGS
 from brokerproof.orchestration.follow.airflow_client import FINISHED, AirflowClient, AirflowError, TaskState
 from brokerproof.orchestration.follow.progress import Progress, Snapshot
 from brokerproof.orchestration.follow.standstill import Circumstances, Standstill, describe_standstill, waits_for_slot
@@ -50,12 +51,15 @@ class ScenarioRun:
     # The tasks in Airflow's last answer.
     _tasks: list[TaskState] = field(default_factory=list)
 
-    def trigger(self, settings: Mapping[str, Any]) -> None:
+    def trigger(self, settings: Mapping[str, Any], *, cluster: ClusterChoice = ClusterChoice.NEW) -> None:
         """Start the run. `settings` are the scenario's values to change, by dotted path.
 
         Raises InputError if Airflow refuses them.
         """
-        self.client.trigger_run(self.scenario, self.dag_run_id, {SETTINGS: settings})
+        parameters: dict[str, Any] = {SETTINGS: settings}
+        if cluster is not ClusterChoice.NEW:
+            parameters[CLUSTER] = str(cluster)
+        self.client.trigger_run(self.scenario, self.dag_run_id, parameters)
 
     def follow(self, progress: Progress) -> str:
         """Show the run until it ends, and return the final state of the DAG run: `success` or `failed`.

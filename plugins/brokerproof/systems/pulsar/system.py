@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
@@ -119,6 +119,25 @@ class Pulsar:
 
     def topic(self, workload: Workload) -> str:
         return make_full_name(workload)
+
+    def separate(self, scenario: Scenario, topology: Topology, use: int) -> tuple[Scenario, Topology]:
+        """Return both with tenants of the run's own, whose names end with `-USE`."""
+
+        def rename(namespace: str) -> str:
+            tenant, _, name = namespace.partition("/")
+            return f"{tenant}-{use}/{name}"
+
+        clusters = {}
+        for name, cluster in topology.clusters.items():
+            namespaces = cluster.policies["namespaces"]
+            own = {rename(namespace): policies for namespace, policies in namespaces.items()}
+            clusters[name] = Cluster.model_validate(cluster.model_dump() | {"namespaces": own})
+        namespace = scenario.workload.namespace
+        workload = scenario.workload.model_copy(update={"namespace": namespace and rename(namespace)})
+        return (
+            scenario.model_copy(update={"workload": workload}),
+            topology.model_copy(update={"clusters": clusters}),
+        )
 
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         return list_clusters_reached(topology, home, parse_namespace(topic))

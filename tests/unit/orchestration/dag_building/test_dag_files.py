@@ -127,8 +127,16 @@ def test_spark_steps_go_through_the_connection(dag: DAG) -> None:
         assert dag.task_dict[step]._conn_id == "spark_default"
 
 
-def test_the_only_parameter_takes_paths_of_a_scenario(dag: DAG) -> None:
-    assert list(dag.params) == ["settings"]
+def test_the_cluster_of_a_run_is_a_new_one_unless_another_one_is_chosen(dag: DAG) -> None:
+    assert list(dag.params) == ["settings", "cluster"]
+    cluster = dag.params.get_param("cluster")
+    assert [cluster.resolve(), cluster.resolve("reuse"), cluster.resolve("keep")] == ["new", "reuse", "keep"]
+    for refused in ("old", True, 1):
+        with pytest.raises(ParamValidationError):
+            cluster.resolve(refused)
+
+
+def test_the_parameter_takes_paths_of_a_scenario(dag: DAG) -> None:
     settings = dag.params.get_param("settings")
     assert settings.resolve() == {}
     for accepted in ({"workload.rate": 2000, "version": "4.0.8"}, None):
