@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from brokerproof.checks import load_topology
 from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
+from brokerproof.run.division import DividedWriter, Division, commit_files
 from brokerproof.run.records import (
     ClientRecordRead,
     ConsumerEnd,
@@ -360,15 +360,14 @@ MAKERS = {"publishes": make_publishes, "stored": make_stored, "deliveries": make
 def _write_table(run: Run, plan: Plan, table: str) -> int:
     """Write a table and return its number of rows."""
     rows = 0
-    directory = Path(run.table(table))
-    directory.mkdir(parents=True)
-    with pq.ParquetWriter(directory / "part-0.parquet", SCHEMAS[table], compression="snappy") as writer:
+    with DividedWriter(run.table(table), table, Division.for_run(run)) as writer:
         # The last rows happen after the last message.
         for first in range(0, plan.messages + MUCH_LATER, CHUNK):
             columns = MAKERS[table](plan, first, first + CHUNK)
             batch = _make_batch(table, run.run_id, columns)
-            writer.write_batch(batch)
+            writer.add(batch)
             rows += batch.num_rows
+    commit_files(run.table(table), writer.names)
     return rows
 
 
@@ -423,6 +422,7 @@ def write_run(directory: str, plan: Plan) -> Run:
             **{"namespace": "mytenant/eu", "rate": RATE_PER_S, "keys": KEYS, "producers": PRODUCERS},
             "subscriptions": [{"name": "audit"}],
         },
+        "phases": dict.fromkeys(("steady_s", "impact_s", "recovery_s"), plan.messages / RATE_PER_S / 3),
         "faults": [{"name": FAULT, "kind": "kill", "targets": {"region": "eu"}, "permanent": True}],
     }
     run = Run.create(
