@@ -100,8 +100,8 @@ def judge(directory: str, whole: bool) -> dict[str, Any]:
     replacement = table_io.Replacement(run)
     with watch.measure(steps, "judging"):
         tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
-        messages = MessageJudging(spark, run, tables, Evidence.from_run(run), replacement)
         with watch.measure(steps, "facts"):
+            messages = MessageJudging(spark, run, tables, Evidence.from_run(run), replacement)
             messages.work_out_facts()
         messages.write_tables()
     replacement.take_place()

@@ -29,10 +29,12 @@ DIVIDED_TABLES = ("publishes", "stored", "deliveries")
 # The columns from which the part of a row follows.
 IDENTITY = ("producer", "seq", "partition", "segment", "offset")
 
-# The facts about this many messages take about 500 MB in a process that judges them.
+# The task that judges a part has its rows in a database, which keeps at most 1 GB in memory and the rest on disk.
 _MESSAGES_A_PART = 1_000_000
 # At least one part for each core of a small machine.
 _FEWEST_PARTS = 2
+# Each part costs a task, so a name of a file must not demand any number of them.
+_MOST_PARTS = 4096
 # A block ends where order has to be compared with the next block, so blocks are long.
 _LONGEST_BLOCK = 1 << 18
 # A part's rows are written in groups of about this many. If many parts wait for rows, the fullest is written earlier.
@@ -54,7 +56,7 @@ class Division:
     @classmethod
     def for_messages(cls, messages: int) -> Division:
         """Return the division for about this many messages."""
-        parts = max(_FEWEST_PARTS, -(-messages // _MESSAGES_A_PART))
+        parts = min(_MOST_PARTS, max(_FEWEST_PARTS, -(-messages // _MESSAGES_A_PART)))
         return cls(parts, min(_LONGEST_BLOCK, max(1, -(-messages // parts))))
 
     @classmethod
@@ -137,7 +139,7 @@ def _read_name(name: str) -> Division | None:
     if match is None:
         return None
     part, parts, block = (int(match[name]) for name in ("part", "parts", "block"))
-    return Division(parts, block) if part < parts and block > 0 else None
+    return Division(parts, block) if part < parts <= _MOST_PARTS and block > 0 else None
 
 
 def list_part_files(names: Iterable[str], part: int) -> list[str]:

@@ -72,6 +72,12 @@ def test_a_run_has_a_part_for_each_core_and_for_each_million_messages() -> None:
     assert Division.for_messages(10_000_000) == Division(10, 1 << 18)
 
 
+def test_a_name_cannot_demand_any_number_of_parts() -> None:
+    assert Division.from_names(["part-3-of-4096-by-4-a.parquet"]) == Division(4096, 4)
+    assert Division.from_names(["part-3-of-4097-by-4-a.parquet"]) is None
+    assert Division.for_messages(10**12).parts == 4096
+
+
 def test_names_tell_how_a_table_is_divided() -> None:
     names = [TEN.name_file(part) for part in (3, 3, 9)]
     assert Division.from_names(names) == TEN
@@ -86,6 +92,7 @@ def test_names_tell_how_a_table_is_divided() -> None:
         "part-3-of-10-by-5-a.parquet",
         "part-10-of-10-by-4-a.parquet",
         "part-0-of-10-by-0-a.parquet",
+        "part-3-of-999999999-by-4-a.parquet",
         "below/part-0-of-10-by-4-a.parquet",
     ],
 )
