@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead docs figures compose-secrets image audit down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead docs figures compose-secrets image audit bench-verify down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -152,6 +152,12 @@ audit: setup ## look up what the image holds in the databases of known weaknesse
 	VIRTUAL_ENV=$(abspath $(VENV))/audit $(BIN)/uv pip sync --quiet --require-hashes deploy/supply_chain.txt
 	$(VENV)/audit/bin/pip-audit --requirement deploy/production.txt --require-hashes --disable-pip --strict $(AUDIT_OPTIONS) \
 	  $$(awk -v today="$$(date +%F)" '!/^#/ && $$2 >= today { print "--ignore-vuln", $$1 }' deploy/audit_exceptions.txt)
+
+# A share of 0.001 or 0.3 of the messages has planted anomalies: make bench-verify MESSAGES=10000000 SUSPICIOUS=0.3
+MESSAGES ?= 1000000
+SUSPICIOUS ?= 0.001
+bench-verify: setup ## judge a generated run of MESSAGES messages, and compare the processor time with DuckDB's
+	PYTHONPATH=spark_jobs $(BIN)/python tests/benchmarks/verify_scale.py --messages $(MESSAGES) --suspicious $(SUSPICIOUS)
 
 down: setup ## stop and heal everything that this machine still runs
 	$(BIN)/python -m brokerproof down

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+import pyarrow as pa
 from brokerproof.clients.record import End, read_end
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.run.directory import Run
+from brokerproof.run.division import DividedWriter, Division, commit_files, remove_unfinished
 from brokerproof.run.records import EarlyEnd, PhaseTimes, read_record, write_record
-from brokerproof.run.tables import SCHEMAS, Batches
+from brokerproof.run.tables import Batches
 from brokerproof.run.time_axis import follow_time_axis
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 Task = TypeVar("Task")
 
@@ -37,20 +38,30 @@ def run_tasks(
 ) -> None:
     """Run `work` as one Spark task for each of `tasks`, and append the rows that it yields to a table of the run.
 
-    If `at_once`, all tasks run at the same time. If there are too few slots for that, Spark raises an error at once.
+    The table is divided by message. Rows of a task that fails, or that Spark repeats, are not in the table. If
+    `at_once`, all tasks run at the same time. If there are too few slots for that, Spark raises an error at once.
     """
-    directory, schema = run.directory, from_arrow_schema(SCHEMAS[table])
+    directory, division = run.directory, Division.for_run(run)
 
     def run_numbered(batches: Batches) -> Batches:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
                 # A Spark worker is a process of its own, perhaps on another machine.
                 follow_time_axis(here := Run(directory))
-                yield from work(here, tasks[number])
+                with DividedWriter(here.table(table), table, division) as writer:
+                    for batch in work(here, tasks[number]):
+                        writer.add(batch)
+                yield pa.RecordBatch.from_pydict({"file": pa.array(writer.names, pa.string())})
 
     numbers: DataFrame = spark.range(0, len(tasks), 1, len(tasks))
-    # A job has one action, because a second one would run the tasks against the cluster again.
-    numbers.mapInArrow(run_numbered, schema, barrier=at_once).write.mode("append").parquet(run.table(table))
+    try:
+        # A job has one action, because a second one would run the tasks against the cluster again. Spark returns the
+        # files of one attempt of each task.
+        files = numbers.mapInArrow(run_numbered, "file string", barrier=at_once).collect()
+        commit_files(run.table(table), [row.file for row in files])
+    except BaseException:
+        remove_unfinished(run.table(table))
+        raise
 
 
 class SparkTasks:

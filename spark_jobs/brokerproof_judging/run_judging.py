@@ -107,8 +107,8 @@ def _judge(
         tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
         recorded = jobs.begin(read_recorded_events, spark, run, tables)
         evidence = Evidence.from_run(run)
-        messages = MessageJudging(spark, run, tables, evidence, replacement)
         with watch.time_step("facts"):
+            messages = MessageJudging(spark, run, tables, evidence, replacement)
             summaries = messages.work_out_facts()
             workers.result()
         with watch.time_step("tables"):

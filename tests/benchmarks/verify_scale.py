@@ -1,10 +1,10 @@
-"""How long `verify` takes and how much memory at two sizes: `python tests/benchmarks/verify_scale.py --messages 1 5`.
+"""What judging costs: `make bench-verify MESSAGES=1000000 SUSPICIOUS=0.001`, compared with plain SQL on the same files.
 
-Generates runs of that many million messages (publishes, stored, and deliveries to one subscription) with Spark, then
-judges each in a process of its own and prints seconds, CPU seconds and the peak memory of the whole process tree, with
-their ratios.
-The history is clean but for a few planted anomalies, whose number has to be found, and a fault: no message of the tenth
-of the time that follows it is acked before that tenth ends, so a tenth of all messages is late.
+scale_history.py writes a run of MESSAGES messages, of which a share SUSPICIOUS has planted anomalies. DuckDB answers
+verify_questions.sql on the whole tables, and a Spark session judges the run; both must find exactly what was planted.
+The table shows seconds, processor seconds of all processes, and peak memory. Judging is the step that makes `messages`
+and `anomalies`, in a running Spark session; `whole judgement` adds checks of seals, measurements and counts.
+The last line is the ratio of the processor seconds of judging to those of DuckDB.
 """
 
 from __future__ import annotations
@@ -12,188 +12,201 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-PLUGINS, JOBS = (Path(__file__).resolve().parents[2] / name for name in ("plugins", "spark_jobs"))
-PRODUCERS, KEYS, RATE_PER_S, PLANTED = 8, 1000, 20_000, 1000
-FAULT = "eu_killed"
-TOPIC = "persistent://mytenant/eu/orders"
-START_S = 1_700_000_000
+HERE = Path(__file__).resolve().parent
+TABLES = ("publishes", "stored", "deliveries")
+# Anomalies that verify_questions.sql counts apart in logs and at subscriptions.
+BOTH_PLACES = ("phantom", "corrupted")
 
 
-def generate(directory: str, messages: int) -> None:
-    """Write a run of so many messages: every `PLANTED`-th part of them is lost, once each."""
-    from brokerproof.checks import load_topology
-    from brokerproof.experiment.scenario import Scenario
-    from brokerproof.experiment.yaml_models import parse
-    from brokerproof.run.directory import Run
-    from brokerproof.run.records import (
-        FaultsUndone,
-        LoadEnd,
-        LogRead,
-        LogsRead,
-        PhaseTimes,
-        SubscriptionDrain,
-        SubscriptionDrains,
-        write_record,
-    )
-    from brokerproof.run.tables import FaultState
-    from brokerproof_judging import table_io
-    from pyspark.sql import functions as F
+class TreeWatch:
+    """Measures this process and all processes below it: processor seconds, and the peak of their memory."""
 
-    spark = _session()
-    topology = load_topology("sync_active_passive", PLUGINS.parent / "topologies")
-    content = {
-        **{"name": "scale", "title": "t", "description": "d", "topology": "sync_active_passive"},
-        "workload": {"namespace": "mytenant/eu", "rate": RATE_PER_S, "keys": KEYS, "producers": PRODUCERS},
-        "faults": [{"name": FAULT, "kind": "kill", "targets": {"region": "eu"}, "permanent": True}],
-    }
-    scenario = parse(Scenario, content, file="scale")
-    run = Run.create(directory, run_id="scale", scenario=scenario, topology=topology)
-    end = int((START_S + messages / RATE_PER_S) * 1e6)
-    third = (end - START_S * 1_000_000) // 3
-    steady_at, impact_at, recovery_at = (START_S * 1_000_000 + part * third for part in range(3))
-    back_at = impact_at + (end - START_S * 1_000_000) // 10
-    at = ((F.lit(START_S) + F.col("id") / RATE_PER_S) * 1_000_000).cast("long")
-    served = F.when(at.between(impact_at, back_at), F.lit(back_at)).otherwise(at)
-    base = spark.range(messages, numPartitions=max(2, messages // 2_000_000)).select(
-        *[
-            F.lit(value).alias(name)
-            for name, value in (("run_id", "scale"), ("cluster", "mycluster"), ("topic", TOPIC))
-        ],
-        F.lit(-1).alias("partition"),
-        F.concat(F.lit("producer-"), F.col("id") % PRODUCERS).alias("producer"),
-        F.lit(0).alias("epoch"),
-        F.expr(f"id DIV {PRODUCERS}").alias("seq"),
-        F.concat(F.lit("key-"), F.col("id") % KEYS).alias("key"),
-        F.xxhash64("id").alias("payload_hash"),
-        F.timestamp_micros(at).alias("scheduled_at"),
-        F.timestamp_micros(at + 20).alias("sent_at"),
-        F.timestamp_micros(served + 4000).alias("settled_at"),
-        F.lit("acked").alias("outcome"),
-        F.expr("id DIV 5000000").alias("segment"),
-        F.expr("(id % 5000000) DIV 10").alias("offset"),
-        F.expr("id % 10").alias("batch_index"),
-        F.lit("audit").alias("subscription"),
-        F.lit("consumer-0").alias("consumer"),
-        F.lit(0).alias("incarnation"),
-        F.col("id").alias("arrival"),
-        F.timestamp_micros(served + 5000).alias("received_at"),
-        F.timestamp_micros(served + 6000).alias("acknowledged_at"),
-        F.lit(0).alias("redelivery_count"),
-        F.timestamp_micros(served + 1000).alias("published_at"),
-        F.lit(None).cast("string").alias("replicated_from"),
-        F.lit(None).cast("string").alias("error"),
-        (F.col("id") % (messages // PLANTED) == 0).alias("lost"),
-    )
-    for table in ("publishes", "stored", "deliveries"):
-        there = base if table == "publishes" else base.filter("NOT lost")
-        columns = [F.col(field.name).cast(field.dataType) for field in table_io.make_table_schema(table).fields]
-        there.select(columns).write.parquet(table_io.to_uri(run.table(table)))
-    place = {"cluster": "mycluster", "topic": TOPIC, "partition": -1}
-    read = LogRead(task=0, end=None, read_to_end=True, why="read", messages=messages - PLANTED, **place)
-    drain = SubscriptionDrain(subscription="audit", drained=True, why="0", **place)
-    states = (FaultState.INJECTING, FaultState.EFFECTIVE)
-    rows = [{"run_id": "scale", "fault": FAULT, "kind": "kill", "state": state, "at": impact_at} for state in states]
-    run.append("faults", [{**row, "targets": ["broker-eu-1"], "evidence": "{}"} for row in rows])
-    for record in (
-        LoadEnd(finished=True, why="", scheduled=messages, producers=(), at=end),
-        FaultsUndone(undone=True, problems=(), at=end),
-        LogsRead(started_at=end, finished_at=end, logs=(read,)),
-        SubscriptionDrains(subscriptions=(drain,), at=end),
-        PhaseTimes(steady_at=steady_at, impact_at=impact_at, recovery_at=recovery_at, ends_at=end),
-    ):
-        write_record(run, record)
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._cpu_s: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.2):
+            self.read()
+
+    def read(self) -> float:
+        """Return the processor seconds so far. A process that has ended keeps the last that was seen of it."""
+        root, memory = psutil.Process(), 0
+        for process in [root, *root.children(recursive=True)]:
+            try:
+                times = process.cpu_times()
+                self._cpu_s[process.pid] = times.user + times.system
+                memory += process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+        self.peak_bytes = max(self.peak_bytes, memory)
+        return sum(self._cpu_s.values())
+
+    @contextmanager
+    def measure(self, steps: dict[str, dict[str, float]], name: str) -> Iterator[None]:
+        self.peak_bytes = 0
+        started, used = time.monotonic(), self.read()
+        yield
+        cpu_s = self.read() - used
+        seconds = time.monotonic() - started
+        steps[name] = {"seconds": seconds, "cpu_s": cpu_s, "peak_mb": self.peak_bytes / 2**20}
 
 
-def judge(directory: str) -> None:
-    """Judge a run, without the suites: their cost is measured where they are."""
+def ask_duckdb(directory: str) -> dict[str, Any]:
+    """Answer verify_questions.sql on the whole tables, in this process."""
+    import duckdb
+
+    started = time.monotonic()
+    with duckdb.connect() as connection:
+        for table in TABLES:
+            connection.execute(f"CREATE VIEW {table} AS FROM read_parquet('{directory}/tables/{table}/*.parquet')")
+        found = dict(connection.execute((HERE / "verify_questions.sql").read_text()).fetchall())
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = time.monotonic() - started
+    step = {"seconds": seconds, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024}
+    return {"found": found, "steps": {"DuckDB": step}}
+
+
+def judge(directory: str, whole: bool) -> dict[str, Any]:
+    """Judge the run in a Spark session whose workers run, and count its anomalies."""
     from brokerproof.experiment.guarantees import Suite
     from brokerproof.experiment.verdict import Verdict
     from brokerproof.run.directory import Run
     from brokerproof.run.judgement import SuiteJudgement
+    from brokerproof_judging import table_io
+    from brokerproof_judging.evidence import Evidence
+    from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
     from brokerproof_judging.run_judging import judge_run
 
-    run = Run(directory)
-    passed = SuiteJudgement(verdict=Verdict.PASSED, why="", evaluated=0, written=0, expectations=())
-    judgement = judge_run(_session(), run, lambda *_: dict.fromkeys(Suite, passed), "")
-    illegal = {str(anomaly): count for anomaly, count in judgement.counts.illegal.items() if count}
-    assert illegal == {"lost": PLANTED}, illegal
-    assert judgement.recovery[FAULT]["rto_s"], judgement.recovery
-    print(json.dumps(judgement.seconds))
+    run, spark, watch = Run(directory), _start_session(), TreeWatch()
+    steps: dict[str, dict[str, float]] = {}
+    start_judging_workers(spark)
+    replacement = table_io.Replacement(run)
+    with watch.measure(steps, "judging"):
+        tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
+        with watch.measure(steps, "facts"):
+            messages = MessageJudging(spark, run, tables, Evidence.from_run(run), replacement)
+            messages.work_out_facts()
+        messages.write_tables()
+    replacement.take_place()
+    found = count_anomalies(directory)
+    if whole:
+        passed = SuiteJudgement(verdict=Verdict.PASSED, why="", evaluated=0, written=0, expectations=())
+        with watch.measure(steps, "whole judgement"):
+            judgement = judge_run(spark, run, lambda *_: dict.fromkeys(Suite, passed), "")
+        assert not judgement.problems, judgement.problems
+        assert judgement.recovery["eu_killed"]["rto_s"], judgement.recovery
+        assert count_anomalies(directory) == found
+    return {"found": found, "steps": steps}
 
 
-def measure(directory: str) -> dict[str, float]:
-    """Judge in a process of its own; seconds and the peak of its tree's memory in MB."""
-    command = [sys.executable, __file__, "--judge", directory]
-    started, peaks, used = time.monotonic(), [0], [0.0]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    finished = threading.Event()
+def count_anomalies(directory: str) -> dict[str, int]:
+    """Return the rows of the table `anomalies`, by the names of verify_questions.sql."""
+    import duckdb
 
-    def watch() -> None:
-        root = psutil.Process(process.pid)
-        while not finished.wait(0.5):
-            try:
-                tree = [root, *root.children(recursive=True)]
-                peaks[0] = max(peaks[0], sum(each.memory_info().rss for each in tree))
-                # What a busy machine cannot stretch as it does the wall time.
-                used[0] = max(used[0], sum(sum(each.cpu_times()[:2]) for each in tree))
-            except psutil.NoSuchProcess:
-                continue
+    query = f"""
+        SELECT
+            anomaly || IF(anomaly IN {BOTH_PLACES}, IF(subscription IS NULL, '_stored', '_delivered'), ''), count(*)
+        FROM read_parquet('{directory}/tables/anomalies/*.parquet')
+        GROUP BY ALL
+    """
+    return dict(duckdb.sql(query).fetchall())
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    output, _ = process.communicate()
-    finished.set()
-    watcher.join()
+
+def _run_step(*arguments: str) -> Any:
+    """Run this file in a process of its own, and return what it printed last."""
+    process = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True, check=False)
     if process.returncode:
-        raise SystemExit(f"judging {directory} failed")
-    steps = json.loads(output.strip().splitlines()[-1])
+        raise SystemExit(f"{' '.join(arguments)} failed")
+    return json.loads(process.stdout.strip().splitlines()[-1])
+
+
+def _compare(who: str, found: dict[str, int], planted: dict[str, int]) -> None:
+    wrong = [
+        f"{name}: {found.get(name, 0)} instead of {planted.get(name, 0)}"
+        for name in sorted({*found, *planted})
+        if found.get(name, 0) != planted.get(name, 0)
+    ]
+    if wrong:
+        raise SystemExit(f"{who} did not find what was planted: {', '.join(wrong)}")
+
+
+def measure(directory: str, messages: int, suspicious: float, *, whole: bool) -> dict[str, Any]:
+    """Write a run, judge it and ask DuckDB. Raises SystemExit unless both find what was planted."""
+    written = _run_step("--write", directory, "--messages", str(messages), "--suspicious", str(suspicious))
+    asked = _run_step("--ask", directory)
+    _compare("DuckDB", asked["found"], written["planted"])
+    judged = _run_step("--judge", directory, *(["--whole"] if whole else []))
+    _compare("Judging", judged["found"], written["planted"])
+    steps = {**written["steps"], **asked["steps"], **judged["steps"]}
+    ratio = steps["judging"]["cpu_s"] / steps["DuckDB"]["cpu_s"]
     return {
-        "seconds": round(time.monotonic() - started, 1),
-        "cpu_s": round(used[0], 1),
-        "peak_mb": peaks[0] // 2**20,
-        **steps,
+        **{"messages": messages, "suspicious": suspicious, "planted": written["planted"], "steps": steps},
+        "ratio": ratio,
     }
 
 
+def write(directory: str, messages: int, suspicious: float) -> dict[str, Any]:
+    """Write the run, and return what was planted."""
+    from scale_history import Plan, count_planted, write_run
+
+    plan, steps, watch = Plan(messages, suspicious), {}, TreeWatch()
+    with watch.measure(steps, "writing the run"):
+        write_run(directory, plan)
+    return {"planted": count_planted(plan), "steps": steps}
+
+
+def print_table(result: dict[str, Any]) -> None:
+    """Print the steps, and the ratio as the last line."""
+    planted = sum(result["planted"].values())
+    print(f"{result['messages']:,} messages, {planted:,} planted anomalies, all of them found")
+    print(f"{'step':<18}{'seconds':>10}{'CPU s':>10}{'µs a message':>14}{'peak MB':>10}")
+    for name, step in result["steps"].items():
+        each_us = step["cpu_s"] / result["messages"] * 1e6
+        print(f"{name:<18}{step['seconds']:>10.1f}{step['cpu_s']:>10.1f}{each_us:>14.2f}{step['peak_mb']:>10.0f}")
+    print(f"judging / DuckDB, processor seconds: {result['ratio']:.2f}")
+
+
 def main() -> None:
-    """Generate, judge, compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", nargs=2, type=float, default=[1, 5], help="two sizes, in millions")
-    parser.add_argument("--directory", help="where to put the runs; a temporary directory by default")
-    parser.add_argument("--judge", help=argparse.SUPPRESS)
-    parser.add_argument("--generate", nargs=2, help=argparse.SUPPRESS)
+    """Measure, or do one step of it in this process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--suspicious", type=float, default=0.001, choices=[0.001, 0.3])
+    parser.add_argument("--directory", help="where the run is written for the time of the benchmark")
+    parser.add_argument("--whole", action="store_true", help="also measure the whole judgement")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    for step in ("write", "ask", "judge"):
+        parser.add_argument(f"--{step}", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.judge:
-        return judge(options.judge)
-    if options.generate:
-        return generate(options.generate[0], int(options.generate[1]))
-    with tempfile.TemporaryDirectory(dir=options.directory) as work:
-        results = []
-        for millions in options.messages:
-            directory = f"{work}/{millions:g}"
-            subprocess.run([sys.executable, __file__, "--generate", directory, str(int(millions * 1e6))], check=True)
-            results.append(measure(directory))
-            print(f"{millions:g} million messages: {results[-1]}", flush=True)
-    small, large = results
-    times, work_done, memory = (large[name] / small[name] for name in ("seconds", "cpu_s", "peak_mb"))
-    size = options.messages[1] / options.messages[0]
-    print(
-        f"{size:g} times the messages: {times:.2f} times the seconds, "
-        f"{work_done:.2f} times the CPU seconds, {memory:.2f} times the memory"
-    )
-    return None
+    if options.write:
+        print(json.dumps(write(options.write, options.messages, options.suspicious)))
+    elif options.ask:
+        print(json.dumps(ask_duckdb(options.ask)))
+    elif options.judge:
+        print(json.dumps(judge(options.judge, options.whole)))
+    else:
+        with tempfile.TemporaryDirectory(dir=options.directory) as work:
+            result = measure(f"{work}/run", options.messages, options.suspicious, whole=options.whole)
+        print(json.dumps(result)) if options.json else print_table(result)
 
 
-def _session():  # type: ignore[no-untyped-def]
+def _start_session() -> Any:
     from brokerproof.machine.java import find_spark_java_home
 
     os.environ["JAVA_HOME"] = str(find_spark_java_home())

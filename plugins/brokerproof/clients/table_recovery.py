@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import fsspec
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader, leave_read, list_clients, list_epochs, read_end, remove_records
-from brokerproof.machine.files import stage_object
+from brokerproof.machine.files import describe_failure
 from brokerproof.machine.processes import end_processes, find_marked_processes, read_mark
 from brokerproof.run.directory import Run
+from brokerproof.run.division import DividedWriter, Division, commit_files
 from brokerproof.run.records import ProducerEnd, TableSeal, read_record
 from brokerproof.run.seals import seal_tables
-from brokerproof.run.tables import SCHEMAS, Batches
+from brokerproof.run.tables import Batches
 
 Task = TypeVar("Task", ProducerTask, ConsumerTask)
 
@@ -28,7 +27,6 @@ Complete = Callable[[Run, Task, RecordReader], Batches]
 
 # A client whose task is gone ends by itself within this many seconds.
 _CLIENTS_END_S = 5.0
-_ROWS_A_GROUP = 100_000
 
 
 def recover_tables(run: Run) -> list[str]:
@@ -54,12 +52,9 @@ def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Co
     readers = {
         task: [RecordReader(run, task.client, epoch=epoch) for epoch in list_epochs(run, task.client)] for task in tasks
     }
-    parts = {
-        f"{task.client}-{reader.epoch}": reader.count(complete(run, task, reader))
-        for task, each in readers.items()
-        for reader in each
-    }
-    _replace_table(run, table, parts)
+    _replace_table(
+        run, table, (reader.count(complete(run, task, reader)) for task, each in readers.items() for reader in each)
+    )
     for task, each in readers.items():
         leave_read(run, task.client, each)
     seal_tables(run, table)
@@ -89,30 +84,17 @@ def _end_clients(run: Run, job: str) -> None:
     end_processes(hanging)
 
 
-def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
-    """Replace a table's files by one file for each of `parts`, which is {part of the file's name: batches of rows}."""
-    filesystem, directory = fsspec.url_to_fs(run.table(table))
-    if filesystem.exists(directory):
-        filesystem.rm(directory, recursive=True)
-    for name, batches in parts.items():
-        with (
-            stage_object(run.path("tables", table, f"part-{name}.parquet"), "wb") as file,
-            pq.ParquetWriter(file, SCHEMAS[table]) as writer,
-        ):
-            for rows in _join(batches):
-                writer.write_table(rows)
-
-
-def _join(batches: Batches) -> Iterator[pa.Table]:
-    """Yield the rows of all batches in tables of about `_ROWS_A_GROUP` rows, which become row groups of a file.
-
-    A batch has the rows of half a second. With a row group for each, a long run's footer would exceed its limit.
-    """
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(each.num_rows for each in waiting) >= _ROWS_A_GROUP:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+def _replace_table(run: Run, table: str, rows: Iterable[Batches]) -> None:
+    """Replace a table's files by files with the given rows, divided by message."""
+    directory = run.table(table)
+    filesystem, root = fsspec.url_to_fs(directory)
+    if filesystem.exists(root):
+        filesystem.rm(root, recursive=True)
+    try:
+        with DividedWriter(directory, table, Division.for_run(run)) as writer:
+            for batches in rows:
+                for batch in batches:
+                    writer.add(batch)
+        commit_files(directory, writer.names)
+    except OSError as error:
+        raise describe_failure(directory, error) from error

@@ -40,7 +40,7 @@ def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
-        raise _describe_failure(str(path), error) from error
+        raise describe_failure(str(path), error) from error
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
         with suppress(OSError):
             filesystem.rm(unfinished)
         if isinstance(error, OSError):
-            raise _describe_failure(location, error) from error
+            raise describe_failure(location, error) from error
         raise
 
 
@@ -129,7 +129,8 @@ def _unfinished_name(name: str) -> str:
     return f".{name}@{socket.gethostname()}.{os.getpid()}-{threading.get_ident()}"
 
 
-def _describe_failure(location: str, error: OSError) -> MachineError:
+def describe_failure(location: str, error: OSError) -> MachineError:
+    """Return the error that says that a file or directory cannot be written, and what to do."""
     reason = error.strerror or str(error)
     return MachineError(
         f"{location} cannot be written: {reason}; free space on the disk, or allow this user to write to the directory"

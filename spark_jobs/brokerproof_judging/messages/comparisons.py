@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
+import pyarrow as pa
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.run.division import Division
 from brokerproof.run.tables import AttemptOutcome, Batches
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -22,11 +24,12 @@ from brokerproof_judging.messages.message_columns import (
     PLACE,
     POSITION,
     define_macros,
+    find_parts,
     name_messages,
     read_query,
 )
 from brokerproof_judging.messages.message_facts import find_anomaly
-from brokerproof_judging.partitioned_sql import Parts, work_on_parts
+from brokerproof_judging.partitioned_sql import work_on_parts
 
 _LOG = ("cluster", "topic", "partition")
 _PLACE_IN_LOG = (*_LOG, *POSITION)
@@ -38,7 +41,7 @@ _SECOND_US = 1_000_000
 
 _FINDINGS = (
     "who string, number bigint, topic string, cluster string, subscription string, "
-    "cause string, detail string, anomaly string"
+    "cause string, detail string, anomaly string, part int"
 )
 
 
@@ -68,13 +71,17 @@ class Comparison:
 
 
 def find_by_comparison(
-    spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
+    spark: SparkSession, compared: ComparisonInput, division: Division, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """Return each anomaly of `anomalies` that a comparison found, with its message and log or subscription."""
+    """Return each anomaly of `anomalies` that a comparison found, with its message, place and the message's part.
+
+    The number of Spark's tasks is the number of parts, or `spark.sql.shuffle.partitions` if that is higher.
+    """
+    tasks = max(division.parts, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     found = [
         work_on_parts(
-            parts.split_by(comparison.rows(compared), comparison.together),
-            partial(_find_in_part, str(anomaly), compared.clock_error_us),
+            comparison.rows(compared).repartition(tasks, *comparison.together),
+            partial(_find_in_part, str(anomaly), compared.clock_error_us, division),
             _FINDINGS,
         )
         for anomaly, comparison in COMPARISONS.items()
@@ -83,11 +90,12 @@ def find_by_comparison(
     return reduce(DataFrame.unionAll, found, spark.createDataFrame([], _FINDINGS))
 
 
-def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: DuckDB) -> Batches:
-    del part
+def _find_in_part(anomaly: str, clock_error_us: int, division: Division, task: int, connection: DuckDB) -> Batches:
+    del task
     define_macros(connection)
     define_values(connection, {"clock_error_us": clock_error_us})
-    return find_anomaly(connection, anomaly)
+    for batch in find_anomaly(connection, anomaly):
+        yield batch.append_column("part", pa.array(find_parts(division, batch), pa.int32()))
 
 
 def _select_named_positions(compared: ComparisonInput) -> DataFrame:

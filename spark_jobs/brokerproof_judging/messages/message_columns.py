@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from brokerproof.run.division import Division
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -42,7 +45,7 @@ def name_messages(frame: DataFrame) -> DataFrame:
         }
     )
     nameless = F.col("producer").isNull() | F.col("seq").isNull()
-    place = F.concat_ws(":", "partition", "segment", "offset", "batch_index")
+    place = F.concat_ws(":", *[F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("partition", *POSITION)])
     mark = F.concat(F.lit(_NAMELESS_MARK), place, F.lit(_NAMELESS_MARK), F.coalesce(F.col("producer"), F.lit("")))
     return positioned.withColumns(
         {
@@ -50,6 +53,30 @@ def name_messages(frame: DataFrame) -> DataFrame:
             "number": F.when(nameless, F.coalesce(F.col("seq"), F.lit(-1))).otherwise(F.col("seq")),
         }
     )
+
+
+def find_parts(division: Division, messages: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return the part of each message of a batch with the columns `who` and `number`."""
+    who = messages.column("who").dictionary_encode()
+    names = who.dictionary.to_pylist()
+    places = [name[1:].partition(_NAMELESS_MARK)[0] if name.startswith(_NAMELESS_MARK) else None for name in names]
+    identities: dict[str, list[str | int | None]] = {
+        "producer": [name if place is None else None for name, place in zip(names, places, strict=True)],
+        **{
+            column: [None if place is None else _read_number(place.split(":")[index]) for place in places]
+            for index, column in enumerate(("partition", "segment", "offset"))
+        },
+    }
+    types = (pa.string(), pa.int32(), pa.int64(), pa.int64())
+    columns = {
+        name: pa.array(values, kind).take(who.indices)
+        for (name, values), kind in zip(identities.items(), types, strict=True)
+    }
+    return division.compute_parts(pa.RecordBatch.from_pydict({**columns, "seq": messages.column("number")}))
+
+
+def _read_number(text: str) -> int | None:
+    return int(text) if text else None
 
 
 @cache

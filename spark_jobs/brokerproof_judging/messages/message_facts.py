@@ -9,17 +9,13 @@ found later, by comparisons.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
 
 import pyarrow as pa
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.tables import Batches
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
-from brokerproof_judging import table_io
 from brokerproof_judging.database import (
     DuckDB,
     define_values,
@@ -31,44 +27,27 @@ from brokerproof_judging.database import (
 from brokerproof_judging.evidence import EvidenceTables, list_replicas
 from brokerproof_judging.messages import publish_record
 from brokerproof_judging.messages.message_columns import (
-    LOG,
     PLACE_FIELDS,
     POSITION,
     define_macros,
-    name_messages,
     read_query,
 )
+from brokerproof_judging.recorded_parts import RecordedParts
 
-# A row's table, by the number in its column `kind`. Moving a number costs less than moving a name.
-_KINDS = ("publishes", "stored", "deliveries")
-
-
-def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """Return the rows of `publishes`, `stored` and `deliveries` in one frame, with times in µs since the Unix epoch."""
-    everywhere = [*LOG, "partition", *POSITION, "key", "payload_hash"]
-    frames = [
-        name_messages(publishes).select(
-            *everywhere, *("epoch", "outcome"), *_select_times("scheduled_at", "sent_at", "settled_at")
-        ),
-        name_messages(stored).select(*everywhere),
-        name_messages(deliveries).select(
-            *everywhere,
-            *("subscription", "consumer", "incarnation", "arrival"),
-            *_select_times("received_at", "acknowledged_at"),
-        ),
-    ]
-    numbered = [frame.withColumn("kind", F.lit(kind)) for kind, frame in enumerate(frames)]
-    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), numbered)
+# The columns of the recorded tables that queries read.
+_FOUND = ("producer", "seq", "topic", "cluster", "partition", *POSITION, "key", "payload_hash")
+_RECORDED: Mapping[str, Sequence[str]] = {
+    "publishes": (*_FOUND, "epoch", "outcome", "scheduled_at", "sent_at", "settled_at"),
+    "stored": _FOUND,
+    "deliveries": (*_FOUND, "subscription", "consumer", "incarnation", "arrival", "received_at", "acknowledged_at"),
+}
 
 
-def separate_records(connection: DuckDB) -> None:
-    """Split the table `rows`, which `unite_records` made, into the views `publishes`, `stored` and `deliveries`."""
-    for kind, table in enumerate(_KINDS):
-        connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
-
-
-def _select_times(*names: str) -> list[Column]:
-    return [table_io.to_microseconds(name).alias(name) for name in names]
+def load_records(connection: DuckDB, recorded: RecordedParts, part: int) -> None:
+    """Create the tables `publishes`, `stored` and `deliveries` with the rows of a part."""
+    for table, columns in _RECORDED.items():
+        connection.register(f"recorded_{table}", recorded.read(table, part, columns))
+    connection.execute(read_query("records"))
 
 
 # The columns of the places that later steps read. Times are microseconds since the epoch.
@@ -131,6 +110,7 @@ class FactsOfPart:
     directory `findings` gets the anomalies. Each name in `anomalies` has a query in `sql/anomalies/`.
     """
 
+    recorded: RecordedParts
     places: str
     findings: str
     topology: Topology
@@ -145,7 +125,7 @@ class FactsOfPart:
 
     def __call__(self, part: int, connection: DuckDB) -> Batches:
         """Write the facts and anomalies of a part. Yield one row: the part's number, and its `PartSummary` as JSON."""
-        self._prepare(connection)
+        self._prepare(part, connection)
         connection.execute(read_query("published"))
         self._register_replicas(connection)
         connection.execute(read_query("log_facts"))
@@ -155,7 +135,7 @@ class FactsOfPart:
         summary = json.dumps(asdict(publish_record.summarize_part(connection)))
         yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "summary": [summary]})
 
-    def _prepare(self, connection: DuckDB) -> None:
+    def _prepare(self, part: int, connection: DuckDB) -> None:
         define_macros(connection)
         define_values(connection, {"faults_undone": self.faults_undone, "clock_error_us": self.clock_error_us})
         register_tables(
@@ -172,7 +152,7 @@ class FactsOfPart:
                 "replication_ends": self.evidence.replication_ends,
             },
         )
-        separate_records(connection)
+        load_records(connection, self.recorded, part)
 
     def _register_replicas(self, connection: DuckDB) -> None:
         topics = [topic for (topic,) in connection.execute("SELECT DISTINCT topic FROM published").fetchall()]

@@ -11,7 +11,6 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import TOTALS, Counts
-from brokerproof.run.table_rows import count_rows
 from brokerproof.run.tables import SCHEMAS, Batches
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,9 +30,16 @@ from brokerproof_judging.evidence import Evidence, list_subscriptions
 from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonInput, find_by_comparison
 from brokerproof_judging.messages.legality import list_destroyed, list_forbidden, list_loosened
 from brokerproof_judging.messages.message_columns import define_macros, read_query
-from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart, unite_records
+from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
-from brokerproof_judging.partitioned_sql import choose_parts, collect_answers, start_workers, work_on_parts
+from brokerproof_judging.partitioned_sql import (
+    collect_answers,
+    set_adaptive_plans,
+    start_workers,
+    work_in_parts,
+    work_on_parts,
+)
+from brokerproof_judging.recorded_parts import divide_records
 
 _FOUND_WITHOUT_FACTS = """
     SELECT anomaly, who, number, topic, cluster, subscription FROM findings WHERE without_facts LIMIT 1
@@ -128,12 +134,14 @@ class MessageJudging:
         self,
         spark: SparkSession,
         run: Run,
-        recorded: dict[str, DataFrame],
+        frames: dict[str, DataFrame],
         evidence: Evidence,
         replacement: table_io.Replacement,
     ) -> None:
-        self._spark, self._run, self._recorded, self._replacement = spark, run, recorded, replacement
-        self._parts = choose_parts(spark, sum(count_rows(run, name) for name in recorded))
+        self._spark, self._run, self._frames, self._replacement = spark, run, frames, replacement
+        self._recorded = divide_records(spark, run, replacement)
+        self._parts = self._recorded.division.parts
+        set_adaptive_plans(spark, self._parts)
         self._evidence = evidence
         self._anomalies = list_applicable_anomalies(run)
         self._places, self._findings = (replacement.locate_beside(name) for name in ("places", "findings"))
@@ -141,6 +149,7 @@ class MessageJudging:
     def work_out_facts(self) -> list[PartSummary]:
         """Write the facts about every message and the anomalies that they show. Return the summary of each part."""
         facts = FactsOfPart(
+            recorded=self._recorded,
             places=self._places,
             findings=self._findings,
             topology=self._run.topology,
@@ -153,16 +162,15 @@ class MessageJudging:
             clock_error_us=self._run.facts.clock_error_us,
             anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
         )
-        records = self._parts.split_by_message(unite_records(**self._recorded))
-        answers = collect_answers(self._parts, work_on_parts(records, facts, facts.SCHEMA))
+        answers = collect_answers(self._parts, work_in_parts(self._spark, self._parts, facts, facts.SCHEMA))
         return [PartSummary(**json.loads(answer)) for answer in answers]
 
     def write_tables(self) -> Counts:
         """Compare messages with each other, write `messages` and `anomalies`, and return the counts of both tables."""
         schema = table_io.to_spark_schema(PLACES)
         compared = ComparisonInput(
-            publishes=self._recorded["publishes"],
-            stored=self._recorded["stored"],
+            publishes=self._frames["publishes"],
+            stored=self._frames["stored"],
             places=self._spark.read.schema(schema).parquet(table_io.to_uri(self._places)),
             clock_error_us=self._run.facts.clock_error_us,
         )
@@ -176,6 +184,6 @@ class MessageJudging:
             loosened=list_loosened(self._run.scenario),
             destroyed=list_destroyed(self._run),
         )
-        found = find_by_comparison(self._spark, compared, self._parts, self._anomalies)
-        answers = work_on_parts(self._parts.split_by_message(found), results, results.SCHEMA)
+        found = find_by_comparison(self._spark, compared, self._recorded.division, self._anomalies)
+        answers = work_on_parts(found.repartitionById(self._parts, "part"), results, results.SCHEMA)
         return add_up_counts(collect_answers(self._parts, answers))

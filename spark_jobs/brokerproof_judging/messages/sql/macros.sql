@@ -7,6 +7,20 @@ CREATE MACRO is_nameless(who) AS starts_with(who, chr(1));
 CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr(1), 3), who), '');
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 
+-- The name of a message (message_columns.py), and the parts of its position: null if the segment is negative, which is no
+-- position, and a batch index of -1 outside a batch.
+CREATE MACRO offset_of(segment, "offset") AS IF(segment >= 0, "offset", NULL);
+CREATE MACRO batch_index_of(segment, batch_index) AS IF(segment >= 0, coalesce(batch_index, -1), NULL);
+CREATE MACRO who_of(producer, seq, partition, segment, "offset", batch_index) AS IF(
+    producer IS NULL OR seq IS NULL,
+    concat(
+        chr(1), partition, ':', IF(segment >= 0, segment, NULL), ':', offset_of(segment, "offset"), ':',
+        batch_index_of(segment, batch_index), chr(1), producer
+    ),
+    producer
+);
+CREATE MACRO number_of(seq) AS coalesce(seq, -1);
+
 -- Whether a position is before the position (end_segment, end_offset). Null if one of the two is not known.
 CREATE MACRO is_before(place, end_segment, end_offset) AS
     place.segment < end_segment OR (place.segment = end_segment AND place."offset" < end_offset);

@@ -1,0 +1,142 @@
+"""The recorded tables of a run, part by part. Each task opens the files of its own part, so no row crosses a process.
+
+The jobs write these tables in parts (brokerproof/run/division.py). If a run's tables are not divided, or not all in the
+same way, tasks that each read some of the files divide them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from brokerproof.errors import RunError
+from brokerproof.run.directory import Run
+from brokerproof.run.division import DIVIDED_TABLES, IDENTITY, DividedWriter, Division, commit_files, list_part_files
+from brokerproof.run.table_rows import count_rows
+from brokerproof.run.tables import SCHEMAS, Batches
+from pyspark.sql import SparkSession
+
+from brokerproof_judging.table_io import Replacement
+
+_ROWS_A_BATCH = 50_000
+# A task divides about this many rows.
+_ROWS_A_TASK = 2_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedParts:
+    """The files of divided tables: `directories` and names of `files`, by table."""
+
+    division: Division
+    directories: Mapping[str, str]
+    files: Mapping[str, Sequence[str]]
+
+    def read(self, table: str, part: int, columns: Sequence[str]) -> pa.RecordBatchReader:
+        """Return the part's rows of a table, with these columns and with times in µs since the Unix epoch.
+
+        Raises RunError if a file holds a message of another part.
+        """
+        schema = pa.schema([(name, _use_microseconds(SCHEMAS[table].field(name).type)) for name in columns])
+        return pa.RecordBatchReader.from_batches(schema, self._read_batches(table, part, schema))
+
+    def _read_batches(self, table: str, part: int, schema: pa.Schema) -> Batches:
+        names = list(dict.fromkeys([*IDENTITY, *schema.names]))
+        for name in list_part_files(self.files[table], part):
+            for batch in read_file(f"{self.directories[table]}/{name}", SCHEMAS[table], names):
+                if (self.division.compute_parts(batch) != part).any():
+                    raise RunError(f"The file {name} of the table {table} holds messages of another part.")
+                columns = [
+                    batch.column(field.name).cast(field.type)
+                    if batch.schema.field(field.name).type != field.type
+                    else batch.column(field.name)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _use_microseconds(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def read_file(path: str, schema: pa.Schema, names: Sequence[str], groups: Sequence[int] | None = None) -> Batches:
+    """Yield columns of a Parquet file with the types of `schema`. A column that the file lacks is null.
+
+    `groups` are the row groups to read, all by default.
+    """
+    filesystem, place = fsspec.url_to_fs(path)
+    with filesystem.open(place, "rb") as opened:
+        # Spark writes times as 96 bits, which would otherwise be nanoseconds and reach only from 1677 to 2262.
+        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+        held = set(file.schema_arrow.names)
+        columns = [name for name in names if name in held]
+        for batch in file.iter_batches(_ROWS_A_BATCH, row_groups=groups, columns=columns):
+            yield pa.RecordBatch.from_arrays(
+                [
+                    batch.column(name).cast(schema.field(name).type)
+                    if name in held
+                    else pa.nulls(len(batch), schema.field(name).type)
+                    for name in names
+                ],
+                schema=pa.schema([schema.field(name) for name in names]),
+            )
+
+
+def divide_records(spark: SparkSession, run: Run, replacement: Replacement) -> RecordedParts:
+    """Return the parts of the run's recorded tables. If they are not divided alike, they are divided into new files.
+
+    The new files are intermediate tables of `replacement`, which removes them.
+    """
+    files = {table: run.list_files(table) for table in DIVIDED_TABLES}
+    names = [name for each in files.values() for name in each]
+    if (division := Division.from_names(names)) is not None:
+        return RecordedParts(
+            division=division, directories={table: run.table(table) for table in DIVIDED_TABLES}, files=files
+        )
+    division = Division.for_messages(max(count_rows(run, table) for table in DIVIDED_TABLES))
+    directories = {table: replacement.locate_beside(f"divided_{table}") for table in DIVIDED_TABLES}
+    tasks = [
+        (table, f"{run.table(table)}/{name}", groups)
+        for table in DIVIDED_TABLES
+        for name in files[table]
+        for groups in _plan_groups(f"{run.table(table)}/{name}")
+    ]
+
+    def divide(batches: Batches) -> Batches:
+        for numbers in batches:
+            for number in numbers.column(0).to_pylist():
+                table, path, groups = tasks[number]
+                with DividedWriter(directories[table], table, division) as writer:
+                    for batch in read_file(path, SCHEMAS[table], SCHEMAS[table].names, groups):
+                        writer.add(batch)
+                tables = pa.array([table] * len(writer.names), pa.string())
+                yield pa.RecordBatch.from_pydict({"table": tables, "file": pa.array(writer.names, pa.string())})
+
+    written = (
+        spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(divide, "table string, file string").collect()
+        if tasks
+        else []
+    )
+    divided = {table: [row.file for row in written if row.table == table] for table in DIVIDED_TABLES}
+    for table, committed in divided.items():
+        commit_files(directories[table], committed)
+    return RecordedParts(division=division, directories=directories, files=divided)
+
+
+def _plan_groups(path: str) -> Iterator[list[int]]:
+    """Yield the row groups of a file in lists of about `_ROWS_A_TASK` rows."""
+    filesystem, place = fsspec.url_to_fs(path)
+    with filesystem.open(place, "rb") as opened:
+        footer = pq.read_metadata(opened)
+    groups: list[int] = []
+    rows = 0
+    for group in range(footer.num_row_groups):
+        groups.append(group)
+        rows += footer.row_group(group).num_rows
+        if rows >= _ROWS_A_TASK:
+            yield groups
+            groups, rows = [], 0
+    if groups:
+        yield groups
