@@ -101,7 +101,7 @@ def _make_series(run: Run) -> RunSeries:
     from brokerproof_judging.series.run_series import make_run_series
 
     try:
-        return make_run_series(session(), run)
+        return make_run_series(run)
     except Exception as error:
         traceback.print_exc()
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd
-from brokerproof_judging import table_io
 from brokerproof_judging.measurements.interruption import measure_interruption
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measurements
 from brokerproof_judging.measurements.run_measurements import read_recorded_events
@@ -65,14 +64,12 @@ def silence(partition, start, end):
 
 
 @pytest.fixture
-def judge(spark, tmp_path):
+def judge(tmp_path):
     """Measure the interruptions alone, which need no judged messages: ten times as fast as judging the whole run."""
 
     def judge(history, directory="run"):
         run = history.write(tmp_path / directory)
-        recorded = read_recorded_events(
-            spark, run, {name: table_io.read_table(spark, run, name) for name in ("publishes", "deliveries")}
-        )
+        recorded = read_recorded_events(run)
         values = [
             MeasuredValue(metric=metric, subject=fault.name, estimate=estimate)
             for fault in recorded.times.effective
