@@ -76,6 +76,8 @@ class Quantiles:
     values: tuple[int | None, int | None, int | None] = (None, None, None)
 
 
+NO_VALUES = Quantiles()
+
 # Exact without all values in memory: values are counted first, and equal ones are many.
 _QUANTILES = """
     WITH counted AS (

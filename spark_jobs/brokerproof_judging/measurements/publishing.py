@@ -16,7 +16,7 @@ from brokerproof_judging.database import DuckDB, define_values, make_small_table
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, list_causes, read_standstills
-from brokerproof_judging.run_database import Quantiles, read_quantiles, read_script
+from brokerproof_judging.run_database import NO_VALUES, Quantiles, read_quantiles, read_script
 
 _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_latency_max_ms")
 _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_max_ms")
@@ -77,7 +77,7 @@ class _Times:
     itself stood still counts as 0.
     """
 
-    whole: Quantiles = Quantiles()
+    whole: Quantiles = NO_VALUES
     proven: tuple[int | None, int | None, int | None] = (None, None, None)
 
 

@@ -12,7 +12,7 @@ from brokerproof.run.series import MOST_STEPS, DeliverySeries, PublishSeries
 from brokerproof.run.tables import AttemptOutcome
 
 from brokerproof_judging.database import define_values
-from brokerproof_judging.run_database import Quantiles, open_run_database, read_quantiles, read_script
+from brokerproof_judging.run_database import NO_VALUES, Quantiles, open_run_database, read_quantiles, read_script
 
 # Lengths of a step that are easy to read on an axis, in seconds.
 _LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
@@ -87,7 +87,7 @@ def make_message_series(run: Run, steps: TimeSteps) -> tuple[tuple[PublishSeries
 
     def spread(what: str, place: tuple[str, str | None]) -> list[Quantiles]:
         rows = counted.get(what, {}).get(place, {})
-        return [rows.get(step, Quantiles()) for step in range(steps.count)]
+        return [rows.get(step, NO_VALUES) for step in range(steps.count)]
 
     def count(what: str, place: tuple[str, str | None]) -> tuple[int, ...]:
         return tuple(each.messages for each in spread(what, place))

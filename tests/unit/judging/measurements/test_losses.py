@@ -70,7 +70,7 @@ def test_a_message_that_was_acked_after_the_effect_has_no_age_at_the_effect() ->
 @pytest.mark.parametrize("anomaly", ["unproven", "unreadable"])
 @pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, True), (EFFECT + 5, False)])
 def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
-    spark: SparkSession, anomaly: str, sent: float, before: bool
+    anomaly: str, sent: float, before: bool
 ) -> None:
     found = measure((EFFECT - 1, "lost"), (EFFECT + 1, "lost"), (sent, anomaly))
     assert found["rpo_messages"] == (1.0, before)
@@ -83,7 +83,7 @@ def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
 )
 @pytest.mark.parametrize("anomaly", ["lost", "unproven"])
 def test_what_the_next_fault_destroyed_is_no_later_loss_of_this_one(
-    spark: SparkSession, anomaly: str, home: str, sent: float, later: float
+    anomaly: str, home: str, sent: float, later: float
 ) -> None:
     found = measure((sent, anomaly), destroyed=[(home, START + NEXT * SECOND, None)])
     is_open = anomaly == "unproven" and later > 0
