@@ -111,7 +111,7 @@ def test_the_library_calls_a_broken_query_a_violation(spark: SparkSession, libra
 def test_a_broken_condition_makes_the_suite_unknown_and_not_failed(planted: Planted, judge: Judge) -> None:
     class WithoutAColumn(GreatExpectations):
         def validate(self, file: SuiteFile, frame: Frame) -> Validation:
-            return super().validate(file, frame.drop("illegal") if file.suite is Suite.ORDERING else frame)
+            return super().validate(file, frame.drop(columns="illegal") if file.suite is Suite.ORDERING else frame)
 
     judged = judge(planted, only=["ordering", "completeness"], library=WithoutAColumn)
     assert judged["ordering"]["verdict"] == "unknown"
