@@ -1,6 +1,6 @@
 """Groups the rows of `messages` by their anomalies, because the expectations ask for nothing else.
 
-A run has few groups, however many messages it has. So Great Expectations evaluates them in memory.
+A run has few groups, even if it has many messages. So Great Expectations evaluates them in memory.
 """
 
 from __future__ import annotations
