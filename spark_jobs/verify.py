@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # An earlier judgement is kept, because the run cannot be judged without its tables.
         print(f"{run.directory} cannot be judged: {deletion.sentence}", file=sys.stderr)
         return 1
-    # The import and Java's start of the session each take about 5 s, so they run side by side.
-    Thread(target=import_module, args=("great_expectations",), daemon=True).start()
+    # The import of Great Expectations and Java's start of the session each take about 5 s, so they run side by side.
+    Thread(target=import_module, args=("brokerproof_judging.suites.message_expectation",), daemon=True).start()
     try:
         from brokerproof.clients.table_recovery import recover_tables
         from brokerproof_judging.run_judging import judge_run
@@ -101,7 +101,7 @@ def _make_series(run: Run) -> RunSeries:
     from brokerproof_judging.series.run_series import make_run_series
 
     try:
-        return make_run_series(session(), run)
+        return make_run_series(run)
     except Exception as error:
         traceback.print_exc()
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

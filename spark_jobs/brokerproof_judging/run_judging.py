@@ -26,6 +26,7 @@ from brokerproof_judging.measurements.measured_values import make_measurements
 from brokerproof_judging.measurements.run_measurements import group_by_fault, measure_run, read_recorded_events
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
 from brokerproof_judging.messages.publish_record import find_least_delay, find_problems, list_logs
+from brokerproof_judging.run_database import open_run_database
 from brokerproof_judging.wall_clock import read_wall_clocks
 
 
@@ -105,7 +106,7 @@ def _judge(
     try:
         workers = jobs.begin(start_judging_workers, spark)
         tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
-        recorded = jobs.begin(read_recorded_events, spark, run, tables)
+        recorded = jobs.begin(read_recorded_events, run)
         evidence = Evidence.from_run(run)
         with watch.time_step("facts"):
             messages = MessageJudging(spark, run, tables, evidence, replacement)
@@ -119,8 +120,9 @@ def _judge(
             doubt = wall_clocks.doubt_hosts(find_least_delay(summaries))
             instrument = examine_instrument(run, seals, record_problems, doubt)
             problems = [*instrument.problems, *evidence.list_problems(run, list_logs(summaries))]
-            judged = replacement.read(spark, "messages")
-            measurements = make_measurements(run, measure_run(run, recorded.result(), judged, counts))
+            places = {"messages": replacement.locate_beside("messages")}
+            with open_run_database(run, tuple(places), places) as judged:
+                measurements = make_measurements(run, measure_run(run, recorded.result(), judged, counts))
             rows = [measurement.model_dump(mode="json") for measurement in measurements]
             replacement.write("measurements", rows)
         replacement.take_place()

@@ -9,56 +9,38 @@ from collections.abc import Iterator
 
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source, parse_names, split_name
-from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, list_roles_that
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
+from brokerproof_judging.database import DuckDB, make_small_table, register_tables, select_rows
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
 from brokerproof_judging.measurements.samples import Samples, Series
 from brokerproof_judging.measurements.waiting import list_samples, read_absence, read_arrival
+from brokerproof_judging.run_database import read_script
 
 
-def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
+def measure_failover(run: Run, connection: DuckDB) -> Iterator[MeasuredValue]:
     """Yield the numbers of messages `repeated_by_move` and `missed_by_move` of each subscription that moves.
 
     A repeated message was delivered in both clusters. A missed message was acked, and delivered in neither cluster.
     `missed_by_move` is null if a message that was delivered in neither cluster is `unproven` in the new cluster.
+    `connection` is a database with the table `messages`.
     """
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:
             continue
-        before, after = (F.col("cluster") == cluster for cluster in each.list_clusters(run.topology))
-        here = F.col("subscription") == each.name
-        got_before = F.coalesce(F.max(F.when(here & before, F.col("deliveries"))), F.lit(0)) > 0
-        got_after = F.coalesce(F.max(F.when(here & after, F.col("deliveries"))), F.lit(0)) > 0
-        at_its_end = after & (here | F.col("subscription").isNull())
-        row = (
-            messages.groupBy("topic", "producer", "seq")
-            .agg(
-                got_before.alias("before"),
-                got_after.alias("after"),
-                F.max(F.col("outcome") == AttemptOutcome.ACKED).alias("acked"),
-                F.max(at_its_end & F.array_contains("anomalies", "unproven")).alias("unproven"),
-            )
-            .agg(
-                F.count_if("before").alias("had"),
-                F.count_if(F.col("before") & F.col("after")).alias("repeated"),
-                F.count_if(F.col("acked") & ~F.col("before") & ~F.col("after")).alias("missed"),
-                F.count_if(F.col("unproven") & ~F.col("before") & ~F.col("after")).alias("unproven"),
-            )
-            .collect()[0]
-        )
-        clusters = " and ".join(each.list_clusters(run.topology))
-        evidence = f"delivered on {clusters}, of {row.had} that were delivered before it moved"
-        yield make_measured_value("repeated_by_move", each.name, float(row.repeated), evidence)
-        if row.unproven:
-            yield make_measured_value("missed_by_move", each.name, None, f"{row.unproven} of them are unproven")
+        before, after = each.list_clusters(run.topology)
+        move = make_small_table("subscription string, before string, after string", [(each.name, before, after)])
+        register_tables(connection, {"move": move})
+        (row,) = select_rows(connection, read_script("measurements", "move"))
+        evidence = f"delivered on {before} and {after}, of {row['had']} that were delivered before it moved"
+        yield make_measured_value("repeated_by_move", each.name, float(row["repeated"]), evidence)
+        if row["unproven"]:
+            yield make_measured_value("missed_by_move", each.name, None, f"{row['unproven']} of them are unproven")
         else:
-            evidence = f"delivered on neither of {clusters}"
-            yield make_measured_value("missed_by_move", each.name, float(row.missed), evidence)
+            evidence = f"delivered on neither of {before} and {after}"
+            yield make_measured_value("missed_by_move", each.name, float(row["missed"]), evidence)
 
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:

@@ -1,35 +1,57 @@
-"""Measures how long a fault interrupted clients: late messages, the first ack, the longest gaps.
+"""Measures how long a fault interrupted clients: interruptions, the first ack, and the longest gaps.
 
-Each is measured for every place: one producer or subscription in one partition of a cluster. The evidence names the
-worst place. All times come from the clients' own records.
+An interruption is a time in which a message had no ack, although it was due more than `late_after_s` before. Each is
+measured for every place: one producer or subscription in one partition of a cluster. The evidence names the worst
+place. All times come from the clients' own records.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.destinations import list_replication_ways
-from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
-from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.lateness import (
-    Interruptions,
-    join_spans,
-    measure_interruptions,
-    name_partition,
-    name_place,
-    place_attempts,
-)
+from brokerproof_judging.database import DuckDB, define_values, make_small_table, register_tables, select_rows
 from brokerproof_judging.measurements.measured_values import Estimate
-from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
-from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, add_proven, read_standstills
-from brokerproof_judging.table_io import make_constant
+from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
+from brokerproof_judging.measurements.standstills import (
+    OF_STANDSTILLS,
+    Standstills,
+    Times,
+    list_free_times,
+    read_standstills,
+)
+from brokerproof_judging.run_database import open_run_database, read_script
 
 _RESOLUTION = "resolution: 1 ms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interruptions:
+    """The interruptions that touch the time from a fault's injection to the next injection, as a summary.
+
+    A place is a producer in one partition of a cluster, such as `eu/partition 3/shop-p0`.
+    """
+
+    # The end of the last interruption, and its place.
+    last_us: int
+    last_place: str
+    # Time in which at least one place was interrupted.
+    total_us: int
+    # The longest total time that one place was interrupted, and this place.
+    longest_us: int
+    longest_place: str
+    # The number of places that were interrupted.
+    places: int
+    # A place whose last due message had no ack when the load ended; None if every place got acks again.
+    away_place: str | None
+    # `last_us` and `total_us` without the times that a producer's own standstill may have caused. The first is None if
+    # no time is left.
+    proven_last_us: int | None
+    proven_total_us: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +87,6 @@ class Gap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PlaceAcks:
-    """The acks of one producer in one partition, as a row, and the number of its acks in all partitions."""
-
-    row: Row
-    acks_of_producer: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class ClientEvents:
     """The interruptions, gaps and first acks of clients, by the name of each fault that took effect."""
 
@@ -83,214 +97,132 @@ class ClientEvents:
     first_acks: Mapping[str, Sequence[FirstAck]] = field(default_factory=dict)
 
 
-def read_client_events(
-    spark: SparkSession, run: Run, times: RunTimes, publishes: DataFrame, deliveries: DataFrame
-) -> ClientEvents:
-    if not times.effective:
+def read_client_events(run: Run, times: RunTimes) -> ClientEvents:
+    """Return the events of the run's clients, from the tables `publishes` and `deliveries`."""
+    faults = times.effective
+    if not faults:
         return ClientEvents()
-    attempts = place_attempts(publishes, partitioned=run.scenario.workload.partitions > 0)
-    faults, standstills = times.effective, read_standstills(run)
-    places = _read_place_acks(attempts, faults)
-    return ClientEvents(
-        interruptions=measure_interruptions(
-            attempts,
-            faults,
-            late_after_us=round(run.scenario.late_after_s * 1e6),
-            load=times.load,
-            standstills=standstills.of_acks,
-        ),
-        ack_gaps=_find_ack_gaps(spark, times, attempts, places, standstills.of_acks),
-        delivery_gaps=_find_delivery_gaps(run, times, attempts, deliveries, standstills.of_deliveries),
-        first_acks=_find_first_acks(places, faults, standstills.of_acks, times.load.end_us),
-    )
+    standstills = read_standstills(run)
+    with open_run_database(run, ("publishes", "deliveries")) as connection:
+        _define_inputs(connection, run, times, standstills)
+        connection.execute(read_script("measurements", "client_events"))
+        gaps = select_rows(connection, "FROM gaps")
+        return ClientEvents(
+            interruptions=_read_interruptions(connection, faults, times.load.end_us),
+            ack_gaps=_find_longest(gaps, faults, "acks"),
+            delivery_gaps=_find_longest(gaps, faults, "deliveries"),
+            first_acks=_read_first_acks(connection, faults, standstills.of_acks, times.load.end_us),
+        )
 
 
-def _read_place_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> list[_PlaceAcks]:
-    """Return the acks of each place (a producer in one partition of a cluster) that has to get acks.
-
-    A row has a column for each fault: `fault0`, …. Each of these columns has two fields: `waited` is the number of
-    `attempts` that were sent after the fault's effect or never sent, and `first` is the time in µs of the first ack of
-    a message sent after the effect. Messages of unknown partition have a place of their own, which has to get acks only
-    if the producer got none at all.
-    """
-    acked = F.col("outcome") == AttemptOutcome.ACKED
-    columns = []
-    for number, fault in enumerate(faults):
-        # A message that was sent between injection and effect may be acked as if there were no fault.
-        after = F.unix_micros("sent_at") >= fault.span.start_us
-        first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
-        # A place with messages held back until the end also waits for its first ack.
-        waited = after | (F.col("outcome") == AttemptOutcome.NOT_SENT)
-        columns.append(F.struct(F.count_if(waited).alias("waited"), first.alias("first")).alias(f"fault{number}"))
-    # One row for each client and partition.
-    rows = (
-        attempts.groupBy("topic", "cluster", "producer", "place")
-        .agg(*columns, F.max("in_unknown").alias("in_unknown"), F.count_if(acked).alias("acks"))
-        .collect()
-    )
-    acks: Counter[tuple[str, str, str]] = Counter()
-    for row in rows:
-        acks[row.topic, row.cluster, row.producer] += row.acks
-    places = [_PlaceAcks(row=row, acks_of_producer=acks[row.topic, row.cluster, row.producer]) for row in rows]
-    return [each for each in places if not each.row.in_unknown or not each.acks_of_producer]
-
-
-def _find_ack_gaps(
-    spark: SparkSession,
-    times: RunTimes,
-    attempts: DataFrame,
-    places: Sequence[_PlaceAcks],
-    standstills: Times,
-) -> dict[str, Gap]:
-    acked = F.col("outcome") == AttemptOutcome.ACKED
-    acks = attempts.filter(acked).select("topic", "place", F.unix_micros("settled_at").alias("at"))
-    silent = [{"topic": each.row.topic, "place": each.row.place} for each in places if not each.acks_of_producer]
-    if silent:
-        rows = make_constant(silent, "array<struct<topic: string, place: string>>")
-        expected = spark.range(1).select(F.inline(rows)).withColumn("at", F.lit(None).cast("long"))
-        acks = acks.unionByName(expected)
-    return _find_longest_gaps(
-        acks, times.effective, times.load, standstills=standstills, client=F.substring_index("place", "/", -1)
-    )
-
-
-def _find_delivery_gaps(
-    run: Run, times: RunTimes, attempts: DataFrame, deliveries: DataFrame, standstills: Times
-) -> dict[str, Gap]:
-    """Return {fault: longest gap between deliveries to one subscription in one partition}; empty without subscriptions.
-
-    If a subscription moves, its deliveries in both clusters count together, so the move itself begins no gap.
-    """
+def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: Standstills) -> None:
+    """Define the values and the small tables that `client_events.sql` reads."""
     topology, workload = run.topology, run.scenario.workload
-    if not workload.subscriptions:
-        return {}
-    where = F.col("cluster")
-    # By home, the subscriptions that have to get its messages.
-    sources: dict[str, list[dict[str, str]]] = {}
     ways = list_replication_ways(topology, workload)
+    moves, expecting = [], []
     for each in workload.subscriptions:
         clusters = each.list_clusters(topology)
         label = ">".join(clusters)
         if each.moves:
-            where = F.when(F.col("subscription") == each.name, F.lit(label)).otherwise(where)
+            # Its deliveries in both clusters count together, so the move itself begins no gap.
+            moves.append((each.name, label))
         homes = {*clusters, *(home for home, other in ways if other in clusters)}
-        for home in sorted(homes):
-            sources.setdefault(home, []).append({"label": label, "subscription": each.name})
-    partition = name_partition(F.col("partition"))
-    received = _find_first_deliveries(
-        deliveries.withColumn("place", name_place(where, F.col("subscription"), partition))
+        expecting += [(home, label, each.name) for home in sorted(homes)]
+    late_after_us = round(run.scenario.late_after_s * 1e6)
+    define_values(
+        connection,
+        {
+            "is_partitioned": workload.partitions > 0,
+            "has_subscriptions": bool(workload.subscriptions),
+            "late_after": late_after_us,
+            "load_start": times.load.start_us,
+            "load_end": times.load.end_us,
+        },
     )
-    by_home = make_constant(sources, "map<string, array<struct<label: string, subscription: string>>>")
-    expected = (
-        attempts.filter(F.col("outcome") == AttemptOutcome.ACKED)
-        .select("cluster", "topic", "partition")
-        .distinct()
-        .select("topic", "partition", F.explode(F.try_element_at(by_home, F.col("cluster"))).alias("to"))
-        .select("topic", name_place(F.col("to.label"), F.col("to.subscription"), partition).alias("place"))
-        .distinct()
-        .withColumn("at", F.lit(None).cast("long"))
-    )
-    return _find_longest_gaps(
-        received.unionByName(expected),
-        times.effective,
-        times.load,
-        standstills=standstills,
-        client=F.split("place", "/")[1],
-    )
-
-
-def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
-    """Return `topic`, `place` and `at` (µs) of each message's first delivery in a place.
-
-    A place is a subscription in one partition. Repeated deliveries, also in the cluster that a subscription moved to,
-    end no gap: new messages may still be delayed. A message without a readable producer or seq is identified by its
-    position.
-    """
-    named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
-    position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")
-    return (
-        deliveries.groupBy("topic", "place", "producer", "seq", position)
-        .agg(F.min(F.unix_micros("received_at")).alias("at"))
-        .select("topic", "place", "at")
+    spans = [
+        (number, fault.span.start_us, fault.client_span.start_us, fault.client_span.end_us)
+        for number, fault in enumerate(times.effective)
+    ]
+    free = [
+        (kind, *time)
+        for kind, of_clients, lead_us in (
+            ("interruptions", standstills.of_acks, late_after_us),
+            ("acks", standstills.of_acks, 0),
+            ("deliveries", standstills.of_deliveries, 0),
+        )
+        for time in list_free_times(of_clients, lead_us)
+    ]
+    register_tables(
+        connection,
+        {
+            "faults": make_small_table("number int64, effect int64, begin int64, until int64", spans),
+            "moves": make_small_table("subscription string, label string", moves),
+            # By home, the subscriptions that have to get its messages.
+            "expecting": make_small_table("home string, label string, subscription string", expecting),
+            "free_times": make_small_table("kind string, client string, start int64, until int64", free),
+        },
     )
 
 
-def _find_first_acks(
-    places: Sequence[_PlaceAcks], faults: Sequence[EffectiveFault], standstills: Times, load_end_us: int
+def _read_interruptions(
+    connection: DuckDB, faults: Sequence[EffectiveFault], load_end_us: int
+) -> dict[str, Interruptions]:
+    rows = select_rows(connection, "FROM interruptions_of_faults")
+    found: dict[str, Interruptions] = {}
+    for number, fault in enumerate(faults):
+        whole, proven = (
+            [row for row in rows if row["fault"] == number and row["proven"] is wanted] for wanted in (False, True)
+        )
+        if not whole:
+            continue
+        last, longest = (max((row[name], row["place"]) for row in whole) for name in ("last", "length"))
+        away = [row["place"] for row in whole if row["away"] and row["last"] >= load_end_us]
+        found[fault.name] = Interruptions(
+            last_us=last[0],
+            last_place=last[1],
+            total_us=sum(row["added"] for row in whole),
+            longest_us=longest[0],
+            longest_place=longest[1],
+            places=len(whole),
+            away_place=max(away, default=None),
+            proven_last_us=max((row["last"] for row in proven), default=None),
+            proven_total_us=sum(row["added"] for row in proven),
+        )
+    return found
+
+
+def _find_longest(gaps: Sequence[Mapping[str, Any]], faults: Sequence[EffectiveFault], kind: str) -> dict[str, Gap]:
+    """Return {fault: longest gap between acks or deliveries that the fault touches}, without faults that touch none."""
+    rows = [row for row in gaps if row["kind"] == kind]
+    found: dict[str, Gap] = {}
+    for number, fault in enumerate(faults):
+        whole, proven = (
+            [(*row["gap"].values(), row["place"]) for row in rows if row["fault"] == number and row["proven"] is wanted]
+            for wanted in (False, True)
+        )
+        if whole:
+            _, start_us, end_us, place = max(whole)
+            proven_us = max((gap[0] for gap in proven), default=0)
+            found[fault.name] = Gap(
+                start_us=start_us, end_us=end_us, place=place, places=len(whole), proven_us=proven_us
+            )
+    return found
+
+
+def _read_first_acks(
+    connection: DuckDB, faults: Sequence[EffectiveFault], standstills: Times, load_end_us: int
 ) -> dict[str, list[FirstAck]]:
     def find_proven(fault: EffectiveFault, place: str, at_us: int) -> int:
         # Without a standstill of the producer, the ack may have come when the standstill began, but not before.
         times = standstills.get(place.rpartition("/")[2], ())
         return min([at_us, *(start for start, end in times if start < at_us and end > fault.client_span.start_us)])
 
-    return {
-        fault.name: [
-            FirstAck(
-                place=each.row.place,
-                at_us=at_us,
-                proven_us=find_proven(fault, each.row.place, load_end_us if at_us is None else at_us),
-            )
-            for each in places
-            for waited, at_us in [each.row[f"fault{number}"]]
-            if waited
-        ]
-        for number, fault in enumerate(faults)
-    }
-
-
-def _find_longest_gaps(
-    events: DataFrame,
-    faults: Sequence[EffectiveFault],
-    load: Span,
-    *,
-    standstills: Times,
-    client: Column,
-) -> dict[str, Gap]:
-    """Return {fault: longest gap} over the gaps that touch the time from the fault's injection to the next injection.
-
-    `events` has the columns `topic`, `place` (a client in one partition) and `at` (µs). A row with null for `at` names
-    a place that has to get events, even if it gets none. A gap is the time between two successive events of a place. A
-    place's first gap begins when the load becomes steady. If no event follows, a gap ends with the load. A fault
-    without a gap is left out. `standstills` has, by client, the times in which its own process stood still. `client` is
-    the column with the client's name, taken from `place`.
-    """
-    # A null comes first in the order.
-    place = Window.partitionBy("topic", "place").orderBy("at")
-    begin, end = F.lit(load.start_us), F.lit(load.end_us)
-    before = F.struct(F.coalesce("previous", begin).alias("start"), F.col("at").alias("end"))
-    after = F.struct(F.coalesce("at", begin).alias("start"), end.alias("end"))
-    gaps = (
-        events.select(
-            *("topic", "place", "at"),
-            F.lag("at").over(place).alias("previous"),
-            F.lead(F.lit(True)).over(place).isNull().alias("is_last"),
-        )
-        .select("topic", "place", F.explode(F.array(before, F.when(F.col("is_last"), after))).alias("gap"))
-        .select("topic", "place", "gap.start", "gap.end")
-        .filter(F.expr("end > start") & (F.col("start") < load.end_us))
-    )
-    length = F.struct((F.col("end") - F.col("start")).alias("length"), "start", "end", "place")
-    rows = (
-        add_proven(join_spans(gaps, faults), standstills, client)
-        .groupBy("fault", "proven", "topic", "place")
-        .agg(F.max(length).alias("gap"))
-        .groupBy("fault", "proven")
-        .agg(F.max("gap").alias("gap"), F.count("*").alias("places"))
-        .collect()
-    )
-    stood_still = any(standstills.values())
-    proven = {row.fault: row.gap.length for row in rows if row.proven is stood_still}
-    return {
-        row.fault: Gap(
-            start_us=row.gap.start,
-            end_us=row.gap.end,
-            place=row.gap.place,
-            places=row.places,
-            proven_us=proven.get(row.fault, 0),
-        )
-        for row in rows
-        if not row.proven
-    }
+    found: dict[str, list[FirstAck]] = {fault.name: [] for fault in faults}
+    for row in select_rows(connection, "FROM waiting_places WHERE waited > 0"):
+        fault, place, at_us = faults[row["fault"]], row["place"], row["first"]
+        proven_us = find_proven(fault, place, load_end_us if at_us is None else at_us)
+        found[fault.name].append(FirstAck(place=place, at_us=at_us, proven_us=proven_us))
+    return found
 
 
 def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Estimate]:

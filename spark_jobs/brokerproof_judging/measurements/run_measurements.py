@@ -6,7 +6,7 @@ Any other measurement is added to `measure_run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from brokerproof.experiment.metrics import METRICS
@@ -14,8 +14,8 @@ from brokerproof.faults.registry import list_destroying_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts
 from brokerproof.run.measurement import Measurement
-from pyspark.sql import DataFrame, SparkSession
 
+from brokerproof_judging.database import DuckDB
 from brokerproof_judging.measurements.catching_up import measure_agreement, measure_backlog_drain, measure_rereplication
 from brokerproof_judging.measurements.failover import (
     measure_detection,
@@ -52,18 +52,17 @@ class RecordedEvents:
     events: ClientEvents
 
 
-def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedEvents:
-    """Read the times, samples and clients' events of a run. `tables` has `publishes` and `deliveries`."""
+def read_recorded_events(run: Run) -> RecordedEvents:
+    """Read the times, samples and clients' events of a run."""
     times = read_run_times(run)
-    return RecordedEvents(
-        times=times,
-        samples=read_samples(run),
-        events=read_client_events(spark, run, times, tables["publishes"], tables["deliveries"]),
-    )
+    return RecordedEvents(times=times, samples=read_samples(run), events=read_client_events(run, times))
 
 
-def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts: Counts) -> Iterator[MeasuredValue]:
-    """Yield all measured values of a run. `messages` is the table of judged messages, `counts` counts anomalies."""
+def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Counts) -> Iterator[MeasuredValue]:
+    """Yield all measured values of a run.
+
+    `messages` is a database with the table `messages` of judged messages, and `counts` counts anomalies.
+    """
     times, samples = recorded.times, recorded.samples
     yield from measure_spread(run, times)
     yield measure_under_replication(run, times, samples)
@@ -79,7 +78,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts:
 
 
 def measure_faults(
-    run: Run, times: RunTimes, samples: Samples, events: ClientEvents, messages: DataFrame
+    run: Run, times: RunTimes, samples: Samples, events: ClientEvents, messages: DuckDB
 ) -> Iterator[MeasuredValue]:
     """Yield each metric of each fault. If a metric could not be measured, its value is null, with the reason."""
     for ineffective in times.ineffective:

@@ -13,8 +13,6 @@ from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse, read_fault_courses
 from brokerproof.run.records import PhaseTimes, read_record
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from brokerproof_judging.evidence import NO_RECORD, Proof, prove_undone
 
@@ -115,13 +113,6 @@ class RunTimes:
     def slowed(self) -> dict[str, Span]:
         """{fault's name: time in which the fault slowed clients down}, only for faults that did so."""
         return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
-
-    def name_phase(self, at_us: Column) -> Column:
-        """Return the name of the phase that contains the time `at_us`; null if no phase does."""
-        phase = F.lit(None).cast("string")
-        for name, span in self.phases.items():
-            phase = F.when((at_us >= span.start_us) & (at_us < span.end_us), name).otherwise(phase)
-        return phase
 
 
 def read_run_times(run: Run) -> RunTimes:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ConsumerEnd, ProducerEnd, read_record
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
-from brokerproof_judging.table_io import make_constant
 
 OF_STANDSTILLS = "; it is less without the times in which a client itself stood still"
 # Later than every time in a run.
@@ -61,56 +57,15 @@ def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
     return end_us
 
 
-def mark_own(times: DataFrame, standstills: Times, client: Column) -> DataFrame:
-    """Return the frame `times` with the column `own`: whether a row's own client may have lengthened the row's time.
+def list_free_times(standstills: Times, lead_us: int = 0) -> Iterator[tuple[str, int, int]]:
+    """Yield (client, from, to) in µs for each time in which no standstill of the client had an effect.
 
-    A row's time lasts from `start` to `end`, in µs. The column `client` names its client, whose standstills count.
+    A standstill has effects for at least `lead_us` after its end.
     """
-    causes = {name: list_causes(each) for name, each in standstills.items() if each}
-    if not causes:
-        return times.withColumn("own", F.lit(False))
-    touches = F.exists(
-        _look_up(causes, client), lambda each: (F.col("start") <= each["until"]) & (F.col("end") > each["begin"])
-    )
-    return times.withColumn("own", F.coalesce(touches, F.lit(False)))
-
-
-def add_proven(times: DataFrame, standstills: Times, client: Column, *, lead_us: int = 0) -> DataFrame:
-    """Return the rows of `times` twice: whole (`proven` is false), and without effects of standstills (true).
-
-    A row's time lasts from `start` to `end`, in µs. Parts in which standstills of the row's `client` may have had
-    effects are cut out of the second copy. So it may be shortened, split or left out. A standstill has effects for at
-    least `lead_us` after its end. If no client stood still, no row has `proven` true.
-    """
-    if not any(standstills.values()):
-        return times.withColumn("proven", F.lit(False))
-    free = {}
     for name, each in standstills.items():
         causes = list_causes(each, lead_us)
         begins, ends = [-_NEVER_US, *(until for _, until in causes)], [*(begin for begin, _ in causes), _NEVER_US]
-        free[name] = list(zip(begins, ends, strict=True))
-    whole = F.struct("start", "end", F.lit(False).alias("proven"))
-    always = F.array(F.struct(F.col("start").alias("begin"), F.col("end").alias("until")))
-    parts = F.transform(
-        F.coalesce(_look_up(free, client), always),
-        lambda each: F.struct(
-            F.greatest("start", each["begin"]).alias("start"),
-            F.least("end", each["until"]).alias("end"),
-            F.lit(True).alias("proven"),
-        ),
-    )
-    left = F.filter(parts, lambda part: part["end"] > part["start"])
-    return (
-        times.withColumn("part", F.explode(F.concat(F.array(whole), left)))
-        .withColumns({name: F.col(f"part.{name}") for name in ("start", "end", "proven")})
-        .drop("part")
-    )
-
-
-def _look_up(times: Times, client: Column) -> Column:
-    """Return the entry of `times` for a row's client, as a list of (`begin`, `until`); null if there is no entry."""
-    values = {name: [{"begin": begin, "until": until} for begin, until in each] for name, each in times.items()}
-    return F.try_element_at(make_constant(values, "map<string, array<struct<begin: long, until: long>>>"), client)
+        yield from ((name, begin, end) for begin, end in zip(begins, ends, strict=True))
 
 
 def list_causes(standstills: Iterable[tuple[int, int]], lead_us: int = 0) -> list[tuple[int, int]]:

@@ -1,23 +1,18 @@
-"""Makes series of the rates and latencies of publishing and of delivery.
-
-Spark counts the messages. The driver gets only one row for each time step and cluster or subscription.
-"""
+"""Makes series of the rates and latencies of publishing and of delivery."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, StepSeconds, read_record
 from brokerproof.run.series import MOST_STEPS, DeliverySeries, PublishSeries
 from brokerproof.run.tables import AttemptOutcome
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
-from brokerproof_judging.table_io import read_table
+from brokerproof_judging.database import define_values
+from brokerproof_judging.run_database import NO_VALUES, Quantiles, open_run_database, read_quantiles, read_script
 
 # Lengths of a step that are easy to read on an axis, in seconds.
 _LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
@@ -79,28 +74,26 @@ def make_time_steps(start_us: int, end_us: int) -> TimeSteps:
 # Kinds of events. The other kinds are the outcomes of messages, which are counted at their scheduled times.
 _ACKS, _DELIVERIES, _RECEIPTS = "acks", "deliveries", "receipts"
 
-# Rows by kind of event, then by (cluster, subscription), then by step.
-Counted = Mapping[str, Mapping[tuple[str, str | None], Mapping[int, Row]]]
+# By kind of event, then by (cluster, subscription), then by step.
+Counted = Mapping[str, Mapping[tuple[str, str | None], Mapping[int, Quantiles]]]
 
 
-def make_message_series(
-    spark: SparkSession, run: Run, steps: TimeSteps
-) -> tuple[tuple[PublishSeries, ...], tuple[DeliverySeries, ...]]:
+def make_message_series(run: Run, steps: TimeSteps) -> tuple[tuple[PublishSeries, ...], tuple[DeliverySeries, ...]]:
     """Return the series of every cluster that messages were published to, and of every subscription."""
-    counted = _count(_list_events(spark, run), steps)
+    counted = _count(run, steps)
     outcomes = [str(outcome) for outcome in AttemptOutcome]
     clusters = sorted({place[0] for what in (_ACKS, *outcomes) for place in counted.get(what, {})})
     subscriptions = sorted({place for what in (_DELIVERIES, _RECEIPTS) for place in counted.get(what, {})}, key=str)
 
-    def spread(what: str, place: tuple[str, str | None], read: Callable[[Row], Any], empty: Any) -> tuple[Any, ...]:
+    def spread(what: str, place: tuple[str, str | None]) -> list[Quantiles]:
         rows = counted.get(what, {}).get(place, {})
-        return tuple(read(rows[step]) if step in rows else empty for step in range(steps.count))
+        return [rows.get(step, NO_VALUES) for step in range(steps.count)]
 
     def count(what: str, place: tuple[str, str | None]) -> tuple[int, ...]:
-        return spread(what, place, lambda row: row.n, 0)
+        return tuple(each.messages for each in spread(what, place))
 
     def quantile(what: str, place: tuple[str, str | None], number: int) -> tuple[float | None, ...]:
-        return spread(what, place, lambda row: _to_ms(row.quantiles[number]) if row.quantiles else None, None)
+        return tuple(_to_ms(each.values[number]) for each in spread(what, place))
 
     acked = str(AttemptOutcome.ACKED)
     return tuple(
@@ -112,7 +105,7 @@ def make_message_series(
             not_sent=count(AttemptOutcome.NOT_SENT, (cluster, None)),
             p50_ms=quantile(acked, (cluster, None), 0),
             p99_ms=quantile(acked, (cluster, None), 1),
-            max_ms=spread(acked, (cluster, None), lambda row: _to_ms(row.longest), None),
+            max_ms=quantile(acked, (cluster, None), 2),
         )
         for cluster in clusters
     ), tuple(
@@ -127,63 +120,15 @@ def make_message_series(
     )
 
 
-def _list_events(spark: SparkSession, run: Run) -> DataFrame:
-    """Return the events to count. The columns are `cluster`, `subscription`, `what` (the kind), `at` and `latency`.
-
-    `at` and `latency` are in microseconds.
-    """
-    messages = read_table(spark, run, "messages")
-    published = messages.filter("subscription IS NULL AND cluster = home").select(
-        "cluster",
-        "subscription",
-        F.explode(
-            F.array(
-                _event(F.lit(_ACKS), "settled_at", F.lit(None), when=F.col("outcome") == AttemptOutcome.ACKED),
-                _event(
-                    F.col("outcome"),
-                    "scheduled_at",
-                    F.when(
-                        F.col("outcome") == AttemptOutcome.ACKED,
-                        F.unix_micros("settled_at") - F.unix_micros("scheduled_at"),
-                    ),
-                ),
-            )
-        ).alias("event"),
-    )
-    latency = F.unix_micros("first_received_at") - F.unix_micros("scheduled_at")
-    received = messages.filter("subscription IS NOT NULL").select(
-        "cluster", "subscription", _event(F.lit(_RECEIPTS), "first_received_at", latency).alias("event")
-    )
-    delivered = read_table(spark, run, "deliveries").select(
-        "cluster", "subscription", _event(F.lit(_DELIVERIES), "received_at", F.lit(None)).alias("event")
-    )
-    return published.unionByName(received).unionByName(delivered).select("cluster", "subscription", "event.*")
-
-
-def _event(what: Column, at: str, latency: Column, *, when: Column | None = None) -> Column:
-    moment = F.unix_micros(at)
-    return F.struct(
-        what.alias("what"),
-        (moment if when is None else F.when(when, moment)).alias("at"),
-        latency.cast("long").alias("latency"),
-    )
-
-
-def _count(events: DataFrame, steps: TimeSteps) -> Counted:
-    step = F.floor((F.col("at") - steps.start_us) / steps.step_us).alias("step")
-    rows: Sequence[Row] = (
-        events.filter((F.col("at") >= steps.start_us) & (F.col("at") < steps.end_us))
-        .groupBy("what", "cluster", "subscription", step)
-        .agg(
-            F.count("*").alias("n"),
-            F.percentile_approx("latency", [0.5, 0.99], 1000).alias("quantiles"),
-            F.max("latency").alias("longest"),
-        )
-        .collect()
-    )
-    counted: dict[str, dict[tuple[str, str | None], dict[int, Row]]] = defaultdict(lambda: defaultdict(dict))
-    for row in rows:
-        counted[row.what][row.cluster, row.subscription][row.step] = row
+def _count(run: Run, steps: TimeSteps) -> Counted:
+    counted: dict[str, dict[tuple[str, str | None], dict[int, Quantiles]]] = defaultdict(lambda: defaultdict(dict))
+    with open_run_database(run, ("messages", "deliveries")) as connection:
+        values = {"start": steps.start_us, "length": steps.step_us, "steps_end": steps.end_us}
+        define_values(connection, values)
+        connection.execute(read_script("series", "events"))
+        for subject, quantiles in read_quantiles(connection):
+            what, cluster, subscription, step = subject.values()
+            counted[what][cluster, subscription][step] = quantiles
     return counted
 
 

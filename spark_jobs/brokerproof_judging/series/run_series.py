@@ -10,7 +10,6 @@ from brokerproof.run.directory import Run
 from brokerproof.run.observations import CURVES, SampledMetric, SeriesKind, Source, parse_names, split_name
 from brokerproof.run.series import OwnerChange, RunSeries, SampleSeries
 from brokerproof.run.table_rows import iterate_rows
-from pyspark.sql import SparkSession
 
 from brokerproof_judging.series.message_series import TimeSteps, choose_time_steps, make_message_series
 
@@ -85,12 +84,12 @@ def _keep_changes(samples: Sequence[tuple[int, str | None]]) -> Iterable[tuple[i
     return [next(group) for _, group in groupby(samples, key=lambda sample: sample[1])]
 
 
-def make_run_series(spark: SparkSession, run: Run) -> RunSeries:
+def make_run_series(run: Run) -> RunSeries:
     """Return a judged run's series, or only a `problem` if `choose_time_steps` finds no time steps."""
     steps = choose_time_steps(run)
     if steps is None:
         return RunSeries(problem="Nothing was published, so there is nothing to draw.")
-    publishes, deliveries = make_message_series(spark, run, steps)
+    publishes, deliveries = make_message_series(run, steps)
     samples, owners = make_sample_series(run, steps)
     return RunSeries(
         start=steps.start_us,

@@ -17,9 +17,9 @@ from brokerproof.faults.registry import list_destroying_faults, list_harmful_fau
 from brokerproof.run.directory import Run
 from brokerproof.suites.suite_file import SuiteFile
 from brokerproof.suites.written_expectation import WrittenExpectation
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
+from brokerproof_judging.database import define_values, select_rows
+from brokerproof_judging.run_database import open_run_database, read_script
 from brokerproof_judging.suites.tally import Tally
 
 
@@ -41,23 +41,13 @@ class MessageCounts:
     anomalies: Mapping[tuple[str, bool], int]
 
 
-def count_messages(messages: DataFrame, anomalies: DataFrame, run_id: str) -> MessageCounts:
-    """Count with two Spark jobs the rows of `messages`, and for each anomaly those of `anomalies`."""
-    known = F.array(*(F.lit(str(anomaly)) for anomaly in Anomaly))
-    # No expectation asks for an anomaly with an unknown name. An illegal anomaly that is not in the column `anomalies`
-    # was not found.
-    unknown, not_found = F.array_except("anomalies", known), F.array_except("illegal", "anomalies")
-    places = (
-        messages.groupBy("cluster", "subscription")
-        .agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.count_if(F.col("outcome") == "acked").alias("acked"),
-            F.count_if(~F.col("run_id").eqNullSafe(F.lit(run_id))).alias("foreign"),
-            F.count_if((F.size(unknown) > 0) | (F.size(not_found) > 0)).alias("contradictory"),
-        )
-        .collect()
-    )
-    found = anomalies.groupBy("anomaly", "legal").agg(F.count(F.lit(1)).alias("rows")).collect()
+def count_messages(run: Run) -> MessageCounts:
+    """Count the rows of `messages` by place, and those of `anomalies` by anomaly."""
+    with open_run_database(run, ("messages", "anomalies")) as connection:
+        # No expectation asks for an anomaly with an unknown name.
+        define_values(connection, {"judged_run": run.run_id, "known": [str(anomaly) for anomaly in Anomaly]})
+        places = select_rows(connection, read_script("suites", "message_counts"))
+        found = select_rows(connection, "SELECT anomaly, legal, count(*) AS rows FROM anomalies GROUP BY ALL")
     return MessageCounts(
         rows=sum(place["rows"] for place in places),
         acked=sum(place["acked"] for place in places),

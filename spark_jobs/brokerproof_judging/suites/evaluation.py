@@ -46,6 +46,7 @@ from brokerproof_judging.suites.cross_check import (
 from brokerproof_judging.suites.data_docs import publish_data_docs
 from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies, read_answers, shorten_error
 from brokerproof_judging.suites.library import GreatExpectations, Library
+from brokerproof_judging.suites.message_groups import read_message_groups
 from brokerproof_judging.suites.parsed_query import check_parsed_query
 from brokerproof_judging.suites.standard_answers import count_table, list_left_out, read_standard_answers
 from brokerproof_judging.wall_clock import read_wall_clocks
@@ -58,13 +59,17 @@ class JudgedTables:
         self.spark, self._run = spark, run
 
     @cached_property
-    def messages(self) -> DataFrame:
-        return self.read("messages")
+    def message_groups(self) -> pd.DataFrame:
+        """The rows of `messages`, grouped by their anomalies."""
+        self._require("messages")
+        return read_message_groups(self._run)
 
     @cached_property
     def message_counts(self) -> MessageCounts:
         """The counts of `messages` and `anomalies`."""
-        return count_messages(self.messages, self.read("anomalies"), self._run.run_id)
+        self._require("messages")
+        self._require("anomalies")
+        return count_messages(self._run)
 
     @cached_property
     def measurements(self) -> list[dict[str, Any]]:
@@ -167,7 +172,7 @@ def _evaluate_messages(file: SuiteFile, library: Library, tables: JudgedTables, 
     counts = tables.message_counts
     if counts.rows == 0:
         return _make_no_data(file, "`messages` holds no row; nothing was published or delivered.")
-    answers = read_answers(file, library.validate(file, tables.messages))
+    answers = read_answers(file, library.validate(file, tables.message_groups))
     doubts = list(doubt_messages(collect_tallies(answers), counts, run))
     judgement = _conclude(answers, doubts, lambda: sentences.describe_messages_passed(answers, counts))
     if judgement.verdict is Verdict.PASSED and counts.acked == 0:

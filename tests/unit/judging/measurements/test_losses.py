@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 from brokerproof import clock
+from brokerproof.run.tables import SCHEMAS
+from brokerproof_judging.database import open_database
 from brokerproof_judging.measurements.losses import measure_losses
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span
-from pyspark.sql import SparkSession
 
 from ..history import SECOND, START
 
 EFFECT, NEXT = 20, 40
-MESSAGES = (
-    "topic string, producer string, seq bigint, home string, subscription string, outcome string, "
-    "anomalies array<string>, copies int, sent_at timestamp, settled_at timestamp"
-)
 
 
 def measure(
-    spark: SparkSession,
     *messages: tuple[float | None, str],
     destroyed: Sequence[tuple[str, int, int | None]] = (),
     outcome: str = "acked",
@@ -32,44 +29,50 @@ def measure(
     rows = []
     for seq, (sent, anomaly) in enumerate(messages):
         times = [None if sent is None else clock.to_utc(START + int(at * SECOND)) for at in (sent, (sent or 0) + 0.2)]
-        rows.append(("t", "p0", seq, "main", None, outcome, [anomaly], 0, *times))
+        sent_at, settled_at = times
+        rows.append(
+            {
+                **{"topic": "t", "producer": "p0", "seq": seq, "home": "main", "outcome": outcome, "copies": 0},
+                **{"anomalies": [anomaly], "sent_at": sent_at, "settled_at": settled_at},
+            }
+        )
     span = Span(start_us=START + EFFECT * SECOND, end_us=START + 80 * SECOND)
     fault = EffectiveFault(name="gone", targets=(), span=span, client_span=span)
-    found = measure_losses(spark.createDataFrame(rows, MESSAGES), [fault], destroyed)["gone"]
+    with open_database() as connection:
+        connection.register("messages", pa.Table.from_pylist(rows, schema=SCHEMAS["messages"]))
+        found = measure_losses(connection, [fault], destroyed)["gone"]
     return {metric: (estimate.value, estimate.at_least) for metric, estimate in found.items()}
 
 
 @pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, 1.0), (EFFECT - 0.1, 1.0), (EFFECT, 0.0), (EFFECT + 1, 0.0)])
-def test_a_loss_belongs_to_the_time_before_the_effect_if_the_message_was_sent_then(
-    spark: SparkSession, sent: float, before: float
-) -> None:
-    found = measure(spark, (sent, "lost"))
+def test_a_loss_belongs_to_the_time_before_the_effect_if_the_message_was_sent_then(sent: float, before: float) -> None:
+    found = measure((sent, "lost"))
     assert found["rpo_messages"] == (before, False)
     assert found["lost_later_messages"] == (1.0 - before, False)
 
 
-def test_a_seen_message_without_an_ack_is_a_loss_without_an_age(spark: SparkSession) -> None:
-    found = measure(spark, (EFFECT - 5, "lost"), (EFFECT + 5, "lost"), outcome="unknown")
+def test_a_seen_message_without_an_ack_is_a_loss_without_an_age() -> None:
+    found = measure((EFFECT - 5, "lost"), (EFFECT + 5, "lost"), outcome="unknown")
     assert found == {"rpo_messages": (1.0, False), "rpo_s": (0.0, False), "lost_later_messages": (1.0, False)}
     # A message that failed for certain and was delivered is none.
-    assert measure(spark, (EFFECT - 5, "position_conflict"), outcome="failed")["rpo_messages"] == (0.0, False)
+    assert measure((EFFECT - 5, "position_conflict"), outcome="failed")["rpo_messages"] == (0.0, False)
 
 
-def test_a_loss_with_an_unknown_time_of_sending_belongs_to_the_time_before_the_effect(spark: SparkSession) -> None:
-    found = measure(spark, (None, "lost"), outcome="unknown")
+def test_a_loss_with_an_unknown_time_of_sending_belongs_to_the_time_before_the_effect() -> None:
+    found = measure((None, "lost"), outcome="unknown")
     assert (found["rpo_messages"], found["lost_later_messages"]) == ((1.0, False), (0.0, False))
 
 
-def test_a_message_that_was_acked_after_the_effect_has_no_age_at_the_effect(spark: SparkSession) -> None:
-    assert measure(spark, (EFFECT - 0.1, "lost"))["rpo_s"] == (0.0, False)
+def test_a_message_that_was_acked_after_the_effect_has_no_age_at_the_effect() -> None:
+    assert measure((EFFECT - 0.1, "lost"))["rpo_s"] == (0.0, False)
 
 
 @pytest.mark.parametrize("anomaly", ["unproven", "unreadable"])
 @pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, True), (EFFECT + 5, False)])
 def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
-    spark: SparkSession, anomaly: str, sent: float, before: bool
+    anomaly: str, sent: float, before: bool
 ) -> None:
-    found = measure(spark, (EFFECT - 1, "lost"), (EFFECT + 1, "lost"), (sent, anomaly))
+    found = measure((EFFECT - 1, "lost"), (EFFECT + 1, "lost"), (sent, anomaly))
     assert found["rpo_messages"] == (1.0, before)
     assert found["rpo_s"] == (0.8, before)
     assert found["lost_later_messages"] == (1.0, not before)
@@ -80,8 +83,8 @@ def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
 )
 @pytest.mark.parametrize("anomaly", ["lost", "unproven"])
 def test_what_the_next_fault_destroyed_is_no_later_loss_of_this_one(
-    spark: SparkSession, anomaly: str, home: str, sent: float, later: float
+    anomaly: str, home: str, sent: float, later: float
 ) -> None:
-    found = measure(spark, (sent, anomaly), destroyed=[(home, START + NEXT * SECOND, None)])
+    found = measure((sent, anomaly), destroyed=[(home, START + NEXT * SECOND, None)])
     is_open = anomaly == "unproven" and later > 0
     assert found["lost_later_messages"] == (0.0 if anomaly == "unproven" else later, is_open)

@@ -110,6 +110,13 @@ def test_it_measures_what_was_planted(judged, metric, subject, value):
     assert (row["suite"], row["unit"]) == (METRICS[metric].suite, METRICS[metric].unit)
 
 
+def test_a_message_that_was_never_delivered_has_no_lag(judged):
+    # That of NOWHERE in the steady phase, and those of LATER_NOWHERE and NOT_SENT_ON in the impact.
+    for phase, deliveries in (("steady", "199 of 200"), ("impact", "398 of 400"), ("recovery", "200 of 200")):
+        row = judged.measured("replication_lag_p50_ms", f"{WAY}/{phase}")
+        assert row["evidence"] == f"{deliveries} deliveries"
+
+
 def test_what_a_destroyed_cluster_lost_is_found_and_legal_and_another_clusters_loss_is_not(judged):
     def at(second):
         return ("main-p0", int(second * 10))

@@ -25,7 +25,7 @@ def test_each_message_counts_in_the_step_of_its_schedule_its_ack_and_its_deliver
     history.publish(at=2 * SECOND, producer="p0", seq=4, outcome="not_sent", sent_at=None, settled_at=None)
     run = Judged(spark, tmp_path / "run", history).run
 
-    (published,), (received,) = make_message_series(spark, run, STEPS)
+    (published,), (received,) = make_message_series(run, STEPS)
 
     assert published.cluster == "main"
     assert published.acked == (1, 0, 1, 0)
@@ -46,11 +46,11 @@ def test_what_happened_outside_the_steps_is_not_squeezed_into_them(spark, tmp_pa
     history.message("p0", 0, at=0)
     history.message("p0", 1, at=60 * SECOND)
     run = Judged(spark, tmp_path / "run", history).run
-    (published,), (received,) = make_message_series(spark, run, STEPS)
+    (published,), (received,) = make_message_series(run, STEPS)
     assert sum(published.acked) == 1
     assert sum(received.delivered) == 1
 
 
 def test_a_run_without_messages_has_no_series(spark, tmp_path):
     run = Judged(spark, tmp_path / "run", History()).run
-    assert make_message_series(spark, run, STEPS) == ((), ())
+    assert make_message_series(run, STEPS) == ((), ())

@@ -1,0 +1,196 @@
+-- The events of clients, and how faults touched them. A place is a producer or a subscription in one partition of a
+-- cluster. Times are µs. `free_times` has the times in which
+-- no standstill of a client had an effect.
+
+CREATE MACRO name_partition(number) AS
+    CASE WHEN number IS NULL THEN 'unknown partition' WHEN number >= 0 THEN 'partition ' || number END;
+
+-- Only an ack names a partition, so an attempt without an ack gets the partition of acks of the same key.
+CREATE VIEW attempts AS
+WITH of_keys AS (
+    SELECT cluster, topic, producer, key, max(partition) AS of_key
+    FROM publishes
+    WHERE partition IS NOT NULL AND is_partitioned()
+    GROUP BY ALL
+)
+SELECT
+    p.cluster,
+    p.topic,
+    p.partition,
+    p.producer,
+    p.seq,
+    p.outcome,
+    epoch_us(p.scheduled_at) AS scheduled,
+    epoch_us(p.sent_at) AS sent,
+    CASE WHEN p.outcome = 'acked' THEN epoch_us(p.settled_at) END AS acked,
+    is_partitioned() AND coalesce(p.partition, k.of_key) IS NULL AS in_unknown,
+    concat_ws(
+        '/', p.cluster, CASE WHEN is_partitioned() THEN name_partition(coalesce(p.partition, k.of_key)) END, p.producer
+    ) AS place
+FROM publishes p LEFT JOIN of_keys k USING (cluster, topic, producer, key);
+
+-- By place and fault: the attempts that were sent after the fault's effect or never sent (`waited`), and the first ack
+-- of a message that was sent after the effect. A message that was sent between injection and effect may be acked as if
+-- there were no fault.
+CREATE TABLE place_acks AS
+SELECT
+    f.number AS fault,
+    a.topic,
+    a.cluster,
+    a.producer,
+    a.place,
+    max(a.in_unknown) AS in_unknown,
+    count(*) FILTER (a.outcome = 'acked') AS acks,
+    count(*) FILTER (a.outcome = 'not_sent' OR a.sent >= f.effect) AS waited,
+    min(a.acked) FILTER (a.sent >= f.effect) AS first
+FROM attempts a CROSS JOIN faults f
+GROUP BY ALL;
+
+-- Messages of unknown partition have a place of their own, which has to get acks only if the producer got none at all.
+CREATE VIEW waiting_places AS
+SELECT *
+FROM (SELECT *, sum(acks) OVER (PARTITION BY fault, topic, cluster, producer) AS acks_of_producer FROM place_acks)
+WHERE NOT in_unknown OR acks_of_producer = 0;
+
+-- A message is late from `start` to `until`, its first ack or the load's end. Messages due before the steady phase are
+-- left out.
+CREATE TABLE late AS
+SELECT
+    topic,
+    max(place) AS place,
+    min(scheduled) + late_after() AS start,
+    coalesce(least(min(acked), load_end()), load_end()) AS until,
+    coalesce(min(acked) < load_end(), false) AS answered
+FROM attempts
+GROUP BY cluster, topic, producer, seq
+HAVING start < load_end() AND start >= load_start() + late_after();
+
+-- Late times of one place that overlap or touch each other are one interruption.
+CREATE VIEW interruptions AS
+WITH times AS (SELECT DISTINCT topic, place, start, until FROM late WHERE until > start),
+reached AS (
+    SELECT *, max(until) OVER (
+        PARTITION BY topic, place ORDER BY start, until ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS reached
+    FROM times
+),
+numbered AS (
+    SELECT *, count(*) FILTER (reached IS NULL OR start > reached) OVER (
+        PARTITION BY topic, place ORDER BY start, until ROWS UNBOUNDED PRECEDING
+    ) AS number
+    FROM reached
+)
+SELECT topic, place, min(start) AS start, max(until) AS until FROM numbered GROUP BY topic, place, number;
+
+-- Each time twice: whole, and the parts in which the client's standstills had no effect (`proven`).
+CREATE VIEW interruptions_of_faults AS
+WITH parts AS (
+    SELECT topic, place, start, until, false AS proven FROM interruptions
+    UNION ALL
+    SELECT
+        i.topic,
+        i.place,
+        greatest(i.start, coalesce(s.start, i.start)),
+        least(i.until, coalesce(s.until, i.until)),
+        true
+    FROM interruptions i
+    LEFT JOIN free_times s ON s.kind = 'interruptions' AND s.client = split_part(i.place, '/', -1)
+),
+touching AS (
+    SELECT f.number AS fault, p.*
+    FROM parts p JOIN faults f ON p.start < f.until AND p.until > f.begin
+    WHERE p.start < p.until
+),
+-- The part of an interruption that no earlier one covers, in any place. The sum of these parts counts no time twice.
+added AS (
+    SELECT *, greatest(0, until - greatest(start, coalesce(max(until) OVER (
+        PARTITION BY fault, proven ORDER BY start, until ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), start))) AS added
+    FROM touching
+),
+-- Whether the last message that was due at the place had no ack when the load ended.
+away AS (SELECT topic, place, NOT arg_max(answered, start) AS away FROM late GROUP BY ALL)
+SELECT
+    fault,
+    proven,
+    place,
+    sum(added)::BIGINT AS added,
+    sum(until - start)::BIGINT AS length,
+    max(until) AS last,
+    any_value(away) AS away
+FROM added JOIN away USING (topic, place)
+GROUP BY fault, proven, topic, place;
+
+-- A row with null for `moment` names a place that has to get events, even if it gets none.
+CREATE VIEW events AS
+SELECT 'acks' AS kind, split_part(place, '/', -1) AS client, topic, place, acked AS moment
+FROM attempts
+WHERE outcome = 'acked'
+UNION ALL
+SELECT DISTINCT 'acks', split_part(place, '/', -1), topic, place, NULL::BIGINT
+FROM waiting_places
+WHERE acks_of_producer = 0
+UNION ALL
+-- Repeated deliveries end no gap: new messages may still be delayed. A message without a readable producer or seq is
+-- identified by its position.
+SELECT 'deliveries', subscription, topic, place, min(moment)
+FROM (
+    SELECT
+        *,
+        epoch_us(received_at) AS moment,
+        concat_ws('/', coalesce(m.label, d.cluster), d.subscription, name_partition(d.partition)) AS place,
+        CASE WHEN producer IS NULL OR seq IS NULL
+            THEN {'cluster': d.cluster, 'segment': segment, 'offset': "offset", 'batch_index': batch_index}
+        END AS position
+    FROM deliveries d LEFT JOIN moves m USING (subscription)
+)
+WHERE has_subscriptions()
+GROUP BY subscription, topic, place, producer, seq, position
+UNION ALL
+SELECT DISTINCT
+    'deliveries',
+    e.subscription,
+    a.topic,
+    concat_ws('/', e.label, e.subscription, name_partition(a.partition)),
+    NULL::BIGINT
+FROM attempts a JOIN expecting e ON e.home = a.cluster
+WHERE a.outcome = 'acked';
+
+-- The longest time between two successive events of a place, by fault that it touches. The first such time of a place
+-- begins with the load, and the last one ends with it.
+CREATE VIEW gaps AS
+WITH ordered AS (
+    SELECT
+        *,
+        coalesce(lag(moment) OVER in_order, load_start()) AS before,
+        lead(true) OVER in_order IS NULL AS is_last
+    FROM events
+    WINDOW in_order AS (PARTITION BY kind, topic, place ORDER BY moment NULLS FIRST)
+),
+gaps AS (
+    SELECT kind, client, topic, place, before AS start, moment AS until FROM ordered
+    UNION ALL
+    SELECT kind, client, topic, place, coalesce(moment, load_start()), load_end() FROM ordered WHERE is_last
+),
+touching AS (
+    SELECT f.number AS fault, g.*
+    FROM gaps g JOIN faults f ON g.start < f.until AND g.until > f.begin
+    WHERE g.until > g.start AND g.start < load_end()
+),
+parts AS (
+    SELECT fault, kind, topic, place, start, until, false AS proven FROM touching
+    UNION ALL
+    SELECT
+        t.fault,
+        t.kind,
+        t.topic,
+        t.place,
+        greatest(t.start, coalesce(s.start, t.start)),
+        least(t.until, coalesce(s.until, t.until)),
+        true
+    FROM touching t LEFT JOIN free_times s USING (kind, client)
+)
+SELECT fault, kind, proven, place, max({'length': until - start, 'start': start, 'until': until}) AS gap
+FROM parts
+WHERE start < until
+GROUP BY fault, kind, proven, topic, place;

@@ -1,0 +1,37 @@
+-- The events of a run's time steps: acks, outcomes, deliveries and first deliveries, with latencies in µs.
+CREATE VIEW measured AS
+WITH events AS (
+    SELECT 'acks' AS what, cluster, subscription, epoch_us(settled_at) AS moment, NULL::BIGINT AS latency
+    FROM messages
+    WHERE subscription IS NULL AND cluster = home AND outcome = 'acked'
+    UNION ALL
+    SELECT
+        outcome,
+        cluster,
+        subscription,
+        epoch_us(scheduled_at),
+        CASE WHEN outcome = 'acked' THEN epoch_us(settled_at) - epoch_us(scheduled_at) END
+    FROM messages
+    WHERE subscription IS NULL AND cluster = home
+    UNION ALL
+    SELECT
+        'receipts',
+        cluster,
+        subscription,
+        epoch_us(first_received_at),
+        epoch_us(first_received_at) - epoch_us(scheduled_at)
+    FROM messages
+    WHERE subscription IS NOT NULL
+    UNION ALL
+    SELECT 'deliveries', cluster, subscription, epoch_us(received_at), NULL FROM deliveries
+)
+SELECT
+    {
+        'what': what, 'cluster': cluster, 'subscription': subscription, 'step': (moment - start()) // length()
+    } AS subject,
+    latency AS value,
+    latency IS NOT NULL AS is_ended,
+    count(*) AS count
+FROM events
+WHERE moment >= start() AND moment < steps_end()
+GROUP BY ALL
