@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead docs figures compose-secrets image audit bench-verify down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead docs figures compose-secrets image audit bench-verify bench-load down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,10 @@ platform: setup ## tests of docker-compose.yaml on an engine, with images that t
 
 upgrade: setup ## restore a backup of the version before into docker-compose.yaml and upgrade it, on an engine; 10 minutes
 	$(PYTEST) tests/platform/upgrade
+
+# Options go into OPTIONS, such as `make bench-load OPTIONS="--rounds 1 --json load.json"`.
+bench-load: setup ## what loading and reading cost, beside pulsar-perf and plain clients, on a real cluster
+	$(BIN)/python tests/benchmarks/load_cost.py $(OPTIONS)
 
 cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster

@@ -14,12 +14,14 @@ import os
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from brokerproof import clock
 from brokerproof.clients.client_process import Parent
@@ -29,7 +31,7 @@ from brokerproof.errors import RunError, shorten
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
-from brokerproof.run.tables import AttemptOutcome, Batches, make_batch
+from brokerproof.run.tables import AttemptOutcome, Batches, join_columns
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
@@ -51,6 +53,7 @@ _ROWS = 10_000
 _SPARE_S = 600
 # More messages than a producer sends in a day.
 _MOST_SEQS = 1_000_000_000
+_NO_POSITION = (None, None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,16 +90,29 @@ def plan_producers(run: Run) -> list[ProducerTask]:
     ]
 
 
-class Attempts:
-    """The attempts of one producer to send messages: those without a result, and the table rows of the others.
+class Attempt(NamedTuple):
+    """An attempt to publish a message, with its result. Times are in µs."""
 
-    Three threads use the object: the sender, the messaging system's client, and the writer of the record.
+    seq: int
+    payload_hash: int
+    sent_at: int | None
+    settled_at: int | None
+    result: Settled
+
+
+class Attempts:
+    """The attempts of one producer to send messages.
+
+    Three threads use the object: the sender, the messaging system's client, and the writer of the record. The client's
+    thread takes Python's lock for each message, so it only notes the result. `_make_rows` makes rows column by column.
     """
 
     def __init__(self) -> None:
+        # Of the attempts that were taken.
         self.counts = dict.fromkeys(AttemptOutcome, 0)
-        self._pending: dict[int, dict[str, Any]] = {}
-        self._settled: deque[dict[str, Any]] = deque()
+        # {seq: (payload hash, time of sending)}
+        self._pending: dict[int, tuple[int, int]] = {}
+        self._settled: deque[Attempt] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -104,48 +120,39 @@ class Attempts:
         """The number of attempts without a result."""
         return len(self._pending)
 
-    def begin(self, seq: int, row: dict[str, Any]) -> None:
-        """Note an attempt that is about to be sent. `row` is its row of `publishes`, still without a result."""
-        self._pending[seq] = row
+    def begin(self, seq: int, payload_hash: int, sent_at: int) -> None:
+        """Note an attempt that is about to be sent."""
+        self._pending[seq] = payload_hash, sent_at
 
-    def settle(self, seq: int, settled: Settled) -> None:
+    def settle(self, seq: int, result: Settled) -> None:
         """Note the result of an attempt. A result that comes after `give_up` is ignored."""
         at = clock.now_us()
         with self._lock:
-            row = self._pending.pop(seq, None)
-            if row is not None:
-                self._finish(row, settled, at)
+            begun = self._pending.pop(seq, None)
+            if begun is not None:
+                self._settled.append(Attempt(seq, *begun, at, result))
 
     def give_up(self) -> None:
         """Give every attempt without a result the outcome `unknown`."""
+        unknown = Settled(AttemptOutcome.UNKNOWN, error="not settled in time")
         with self._lock:
-            for seq in list(self._pending):
-                unknown = Settled(AttemptOutcome.UNKNOWN, error="not settled in time")
-                self._finish(self._pending.pop(seq), unknown, None)
+            self._settled += [Attempt(seq, *begun, None, unknown) for seq, begun in self._pending.items()]
+            self._pending.clear()
 
-    def skip(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Give messages that were due but never attempted the outcome `not_sent`. `rows` are their table rows."""
-        with self._lock:
-            for row in rows:
-                self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)
+    def skip(self, hashes: Iterable[tuple[int, int]]) -> None:
+        """Give messages that were due but never attempted the outcome `not_sent`.
 
-    def take(self) -> list[dict[str, Any]]:
-        """Return the rows of `publishes` for the attempts that got a result since the last call."""
-        return [self._settled.popleft() for _ in range(len(self._settled))]
+        `hashes` has the seq and the payload hash of each.
+        """
+        not_sent = Settled(AttemptOutcome.NOT_SENT)
+        self._settled += [Attempt(*message, None, None, not_sent) for message in hashes]
 
-    def _finish(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:
-        segment, offset, index = settled.position or (None, None, None)
-        row |= {
-            "settled_at": at,
-            "outcome": settled.outcome.value,
-            "error": settled.error,
-            "partition": settled.partition,
-            "segment": segment,
-            "offset": offset,
-            "batch_index": index,
-        }
-        self.counts[settled.outcome] += 1
-        self._settled.append(row)
+    def take(self) -> list[Attempt]:
+        """Return the attempts that got a result since the last call, and count their outcomes."""
+        taken = [self._settled.popleft() for _ in range(len(self._settled))]
+        for outcome, count in Counter(attempt.result.outcome for attempt in taken).items():
+            self.counts[outcome] += count
+        return taken
 
 
 class ScheduledProducer:
@@ -220,7 +227,7 @@ class ScheduledProducer:
             horizon = now if ends_at is None else min(now, ends_at)
             due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
             settle_s = _EARLY_SETTLE_S if self._early else self.run.scenario.settle_s
-            gives_up_at = float("inf") if ends_at is None else ends_at + settle_s
+            gives_up_us = float("inf") if ends_at is None else (ends_at + settle_s) * 1e6
             while self.scheduled < due:
                 if self.attempts.pending >= limit:
                     # After a standstill, answers that came meanwhile are not counted yet.
@@ -229,29 +236,29 @@ class ScheduledProducer:
                         held_up_s = float("inf")
                     break
                 # A client that was suspended must not catch up when the load is over.
-                if self._find_standstill() / 1e6 >= gives_up_at:
+                if self._seen_us >= gives_up_us:
                     break
                 seq = self.scheduled
                 if seq >= self._reserved:
                     self._await_reservation(seq)
                 content = make_payload(name, seq, size)
-                row = _describe_message(self.task, seq, content, start_at)
-                self.attempts.begin(seq, row | {"sent_at": clock.now_us()})
+                sent_us = self._find_standstill()
+                self.attempts.begin(seq, hash_payload(content), sent_us)
                 self.scheduled += 1
-                sent_at = self._find_standstill() / 1e6
+                sent_at = sent_us / 1e6
                 due_at = start_at + seq / rate
                 if sent_at - due_at < _IN_TIME_S:
                     held_up_s = 0.0
                 elif sent_at - due_at - held_up_s > self._standstill_s:
                     # The producer was too slow for a while, even without one long standstill.
                     self._keep_standstill(due_at, sent_at)
-                send(seq, keys[seq % len(keys)], content, lambda settled, seq=seq: self.attempts.settle(seq, settled))
+                send(seq, keys[seq % len(keys)], content, partial(self.attempts.settle, seq))
                 # A delay inside the system's client is a delay by the system.
                 self._seen_us = clock.now_us()
                 held_up_s += self._seen_us / 1e6 - sent_at
             if ends_at is not None and now >= ends_at:
                 is_all_sent = self._early or self.scheduled >= due
-                if (is_all_sent and not self.attempts.pending) or now >= gives_up_at:
+                if (is_all_sent and not self.attempts.pending) or now * 1e6 >= gives_up_us:
                     self._check_held_back(due)
                     return
             before = clock.now_s()
@@ -335,8 +342,7 @@ class ScheduledProducer:
         name, size = self.task.producer, self.workload.size
         for first in range(self.scheduled, self._held_back, _ROWS):
             seqs = range(first, min(first + _ROWS, self._held_back))
-            contents = ((seq, make_payload(name, seq, size)) for seq in seqs)
-            self.attempts.skip([_describe_message(self.task, *content, self._start_at) for content in contents])
+            self.attempts.skip(_hash_messages(name, seqs, size))
             self.scheduled += len(seqs)
             self._write_rows()
 
@@ -358,8 +364,8 @@ class ScheduledProducer:
             raise self._keep_error
 
     def _write_rows(self) -> None:
-        if rows := self.attempts.take():
-            self._record.append(make_batch("publishes", rows, _make_constant(self.run, self.task, self._epoch)))
+        if attempts := self.attempts.take():
+            self._record.append(_make_rows(self.run, self.task, self._epoch, self._start_at, attempts))
         if self._ended or time.monotonic() - self._shown_at >= _SHOW_EVERY_S:
             self._shown_at = time.monotonic()
             counts: dict[str, Any] = {outcome.value: count for outcome, count in self.attempts.counts.items()}
@@ -419,42 +425,52 @@ def complete_publishes(
         )
     recorded = seen[: reservation.until]
     missing = np.flatnonzero(~recorded).tolist() + list(range(len(recorded), reservation.until))
-    constant = _make_constant(run, task, reader.epoch)
+    unknown = Settled(AttemptOutcome.UNKNOWN, error="the client was ended before it recorded an outcome")
     for first in range(0, len(missing), _ROWS):
-        rows = [_make_unknown(run, task, seq, reservation.start_at) for seq in missing[first : first + _ROWS]]
-        yield make_batch("publishes", rows, constant)
+        hashes = _hash_messages(task.producer, missing[first : first + _ROWS], run.scenario.workload.size)
+        attempts = [Attempt(*message, None, None, unknown) for message in hashes]
+        yield _make_rows(run, task, reader.epoch, reservation.start_at, attempts)
 
 
-def _make_unknown(run: Run, task: ProducerTask, seq: int, start_at: float) -> dict[str, Any]:
-    content = make_payload(task.producer, seq, run.scenario.workload.size)
-    return {
-        **_describe_message(task, seq, content, start_at),
-        "sent_at": None,
-        "settled_at": None,
-        "outcome": AttemptOutcome.UNKNOWN.value,
-        "error": "the client was ended before it recorded an outcome",
-        **dict.fromkeys(("partition", "segment", "offset", "batch_index")),
-    }
+def _hash_messages(producer: str, seqs: Iterable[int], size: int) -> Iterator[tuple[int, int]]:
+    """Yield the seq and the payload hash of each message."""
+    for seq in seqs:
+        yield seq, hash_payload(make_payload(producer, seq, size))
 
 
-def _describe_message(task: ProducerTask, seq: int, content: bytes, start_at: float) -> dict[str, Any]:
-    return {
-        "seq": seq,
-        "key": task.keys[seq % len(task.keys)],
-        "payload_hash": hash_payload(content),
-        "scheduled_at": int((start_at + seq / task.rate) * 1e6),
-    }
-
-
-def _make_constant(run: Run, task: ProducerTask, epoch: int) -> dict[str, Any]:
-    # A task that Spark repeats has another epoch, because the messages of the first epoch are already sent.
-    return {
-        "run_id": run.run_id,
-        "cluster": task.cluster,
-        "topic": name_topic(run),
-        "producer": task.producer,
-        "epoch": epoch,
-    }
+def _make_rows(
+    run: Run, task: ProducerTask, epoch: int, start_at: float, attempts: Sequence[Attempt]
+) -> pa.RecordBatch:
+    """Return attempts as rows of `publishes`, made column by column. `start_at` is when seq 0 was due."""
+    seqs, hashes, sent_at, settled_at, results = zip(*attempts, strict=True)
+    outcomes, errors, partitions, positions = zip(*results, strict=True)
+    segments, offsets, indexes = zip(*(position or _NO_POSITION for position in positions), strict=True)
+    numbers = np.array(seqs, dtype=np.int64)
+    return join_columns(
+        "publishes",
+        {
+            "seq": numbers,
+            "key": pa.array(task.keys).take(pa.array(numbers % len(task.keys))),
+            "payload_hash": hashes,
+            "scheduled_at": ((start_at + numbers / task.rate) * 1e6).astype(np.int64),
+            "sent_at": sent_at,
+            "settled_at": settled_at,
+            "outcome": outcomes,
+            "error": errors,
+            "partition": partitions,
+            "segment": segments,
+            "offset": offsets,
+            "batch_index": indexes,
+        },
+        {
+            "run_id": run.run_id,
+            "cluster": task.cluster,
+            "topic": name_topic(run),
+            "producer": task.producer,
+            # A task that Spark repeats has another epoch, because the messages of the first epoch are already sent.
+            "epoch": epoch,
+        },
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

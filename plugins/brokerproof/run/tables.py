@@ -308,11 +308,20 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
     """Return rows of a table as an Arrow batch. `constant` has the values of columns that are equal in all rows."""
-    columns = [
-        pa.array(
-            [constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows],
-            field.type,
-        )
+    names = [name for name in SCHEMAS[table].names if name not in constant]
+    return join_columns(table, {name: [row[name] for row in rows] for name in names}, constant)
+
+
+def join_columns(table: str, columns: Mapping[str, Any], constant: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return columns of a table as an Arrow batch. A column is a sequence, a numpy array or an Arrow array.
+
+    `constant` has the values of columns that are equal in all rows. At least one column must not be constant.
+    """
+    count = len(next(iter(columns.values())))
+    arrays = [
+        pa.repeat(pa.scalar(constant[field.name], field.type), count)
+        if field.name in constant
+        else pa.array(columns[field.name], field.type)
         for field in SCHEMAS[table]
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[table])

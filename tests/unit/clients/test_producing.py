@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from brokerproof import clock
 from brokerproof.clients import producing
-from brokerproof.clients.producing import ScheduledProducer, complete_publishes, plan_producers
+from brokerproof.clients.producing import Attempts, ScheduledProducer, complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader
 from brokerproof.run.directory import Run
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
@@ -276,3 +276,18 @@ def test_a_producer_that_is_told_to_end_records_what_was_held_back_until_then(
     assert (end.unknown, end.problem) == (MAX_PENDING, "mycluster-p0: it was told to end before its time")
     # A busy machine may take a while until the producer looks whether it was told.
     assert RATE * 0.5 - MAX_PENDING <= end.not_sent < RATE * 1.5
+
+
+def test_an_attempt_gets_one_result_and_one_that_comes_after_it_was_given_up_does_not_count() -> None:
+    attempts = Attempts()
+    acked = Settled(AttemptOutcome.ACKED, partition=-1, position=Position(1, 2))
+    for seq in (0, 1):
+        attempts.begin(seq, payload_hash=10 + seq, sent_at=20 + seq)
+    attempts.settle(0, acked)
+    attempts.settle(0, Settled(AttemptOutcome.FAILED, error="Again"))
+    attempts.give_up()
+    attempts.settle(1, acked)
+    taken = [(one.seq, one.payload_hash, one.sent_at, one.result.outcome, one.result.error) for one in attempts.take()]
+    assert taken == [(0, 10, 20, "acked", None), (1, 11, 21, "unknown", "not settled in time")]
+    assert attempts.counts == {"acked": 1, "failed": 0, "unknown": 1, "not_sent": 0}
+    assert (attempts.pending, attempts.take()) == (0, [])

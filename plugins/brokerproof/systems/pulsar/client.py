@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import _pulsar
 import pulsar
 from pulsar import MessageId
 
@@ -20,9 +22,13 @@ from brokerproof.systems.pulsar.addressing import Addressing, name_listener
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.roles import Role
 
-# Properties of each message, which identify it even if its payload is corrupted. The home is the cluster that the
-# message was published to. The client (3.13) has no accessor for the broker's own `replicated_from`.
-_PRODUCER, _SEQ, _HOME = "bp-producer", "bp-seq", "bp-home"
+# The property of each message that identifies it, even if its payload is corrupted: HOME/PRODUCER/SEQ. The home is the
+# cluster that the message was published to. The client (3.13) has no accessor for the broker's own `replicated_from`.
+# One property instead of three saves 2 µs a message.
+_IDENTITY = "brokerproof"
+_VALID_IDENTITY = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,18})", re.ASCII)
+# The C++ client's results are slow to compare, their numbers are not.
+_OK = int(pulsar.Result.Ok)
 
 _TYPES = {
     SubscriptionType.EXCLUSIVE: pulsar.ConsumerType.Exclusive,
@@ -114,8 +120,10 @@ def make_producer_settings(client: PulsarClientSettings) -> dict[str, Any]:
 
 class PulsarProducer:
     def __init__(self, name: str, cluster: str, producer: pulsar.Producer) -> None:
-        self._identity = {_PRODUCER: name, _HOME: cluster}
+        self._prefix = f"{cluster}/{name}/"
         self._producer = producer
+        # The C++ client's own producer. The wrapper's `send_async` takes 8 µs more, because it checks ten arguments.
+        self._send_async = producer._producer.send_async
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
         """Begin to publish a message. The callback `settle` must be quick, because it runs on the client's I/O thread.
@@ -123,13 +131,15 @@ class PulsarProducer:
         If the client raises an exception at once, `settle` runs on the caller's thread.
         """
 
-        def answered(result: pulsar.Result, message_id: MessageId) -> None:
+        def answered(result: pulsar.Result, message_id: Any) -> None:
             settle(_settled(result, message_id))
 
+        message = _pulsar.MessageBuilder()
+        message.content(payload)
+        message.property(_IDENTITY, f"{self._prefix}{seq}")
+        message.partition_key(key)
         try:
-            self._producer.send_async(
-                payload, answered, properties=self._identity | {_SEQ: str(seq)}, partition_key=key
-            )
+            self._send_async(message.build(), answered)
         except pulsar.PulsarException as error:
             settle(Settled(AttemptOutcome.UNKNOWN, error=type(error).__name__))
 
@@ -143,11 +153,12 @@ class PulsarProducer:
 
 class PulsarConsumer:
     def __init__(self, consumer: pulsar.Consumer, cluster: str) -> None:
-        self._consumer, self._cluster = consumer, cluster
+        # The C++ client's own consumer, whose messages need no wrapper.
+        self._consumer, self._cluster = consumer._consumer, cluster
 
     def receive(self, timeout_s: float) -> Received | None:
         try:
-            return _received(self._consumer.receive(timeout_millis=int(timeout_s * 1000)), self._cluster, None)
+            return _received(self._consumer.receive(int(timeout_s * 1000)), self._cluster, None)
         except pulsar.Timeout:
             return None
 
@@ -160,16 +171,19 @@ class PulsarConsumer:
 
 class PulsarReader:
     def __init__(self, reader: pulsar.Reader, cluster: str, partition: int) -> None:
-        self._reader, self._cluster, self._partition = reader, cluster, partition
+        # The C++ client's own reader, whose messages need no wrapper.
+        self._reader, self._cluster, self._partition = reader._reader, cluster, partition
         self._next: Position | None = None
 
     def read(self, timeout_s: float) -> Received | None:
         try:
-            message = self._reader.read_next(timeout_millis=int(timeout_s * 1000))
+            message = self._reader.read_next(int(timeout_s * 1000))
         except pulsar.Timeout:
             return None
-        self._next = Position(message.message_id().ledger_id(), message.message_id().entry_id() + 1)
-        return _received(message, self._cluster, self._partition)
+        received = _received(message, self._cluster, self._partition)
+        if received.position is not None:
+            self._next = Position(received.position.segment, received.position.offset + 1)
+        return received
 
     def at_end(self) -> bool:
         return not self._reader.has_message_available()
@@ -185,36 +199,37 @@ class PulsarReader:
         self._reader.close()
 
 
-def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
-    if result != pulsar.Result.Ok:
+def _settled(result: pulsar.Result, message_id: Any) -> Settled:
+    """Return the result of an attempt. `message_id` is the C++ client's own."""
+    if int(result) != _OK:
         outcome = AttemptOutcome.FAILED if result in _NOT_WRITTEN else AttemptOutcome.UNKNOWN
         return Settled(outcome, error=str(result).removeprefix("Result."))
     # A deduplicated retry is acked at (-1, -1), which is no position.
-    position = None
-    if message_id.ledger_id() >= 0:
+    segment, position = message_id.ledger_id(), None
+    if segment >= 0:
         batch = message_id.batch_index()
-        position = Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch)
+        position = Position(segment, message_id.entry_id(), None if batch < 0 else batch)
     return Settled(AttemptOutcome.ACKED, partition=message_id.partition(), position=position)
 
 
-def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
-    """Return the message as `Received`.
+def _received(message: Any, cluster: str, partition: int | None) -> Received:
+    """Return a message of the C++ client as `Received`. A message without a valid identity has no producer and no seq.
 
     `replicated_from` is the cluster that the message was published to; None if that is `cluster`.
     """
-    identity = message.properties()
+    identity = _VALID_IDENTITY.fullmatch(message.properties().get(_IDENTITY, ""))
+    home, producer, seq = identity.groups() if identity else (cluster, None, None)
     message_id = message.message_id()
     batch = message_id.batch_index()
-    seq, home = identity.get(_SEQ, ""), identity.get(_HOME)
     return Received(
-        producer=identity.get(_PRODUCER),
-        seq=int(seq) if seq.isdigit() else None,
+        producer=producer,
+        seq=None if seq is None else int(seq),
         key=message.partition_key() or None,
         payload_hash=hash_payload(message.data()),
         partition=message_id.partition() if partition is None else partition,
         position=Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
         redelivery_count=message.redelivery_count(),
         published_at=message.publish_timestamp() * 1000,
-        replicated_from=home if home is not None and home != cluster else None,
+        replicated_from=home if home != cluster else None,
         handle=message,
     )

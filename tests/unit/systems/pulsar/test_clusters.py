@@ -299,7 +299,7 @@ class Message:
     """A message as the client gives it."""
 
     def __init__(self, **properties: str) -> None:
-        self._properties = {name.replace("_", "-"): value for name, value in properties.items()}
+        self._properties = properties
 
     def properties(self) -> dict[str, str]:
         return self._properties
@@ -324,17 +324,28 @@ class Message:
         return 1
 
 
+@pytest.mark.parametrize(("home", "replicated_from"), [(EU, EU), (US, None)])
+def test_a_message_from_another_cluster_says_so(home: str, replicated_from: str | None) -> None:
+    received = client._received(Message(brokerproof=f"{home}/p/1"), US, None)
+    assert (received.producer, received.seq, received.replicated_from) == ("p", 1, replicated_from)
+
+
 @pytest.mark.parametrize(
-    ("properties", "replicated_from"),
+    "properties",
     [
-        ({"bp_producer": "p", "bp_seq": "1", "bp_home": EU}, EU),
-        ({"bp_producer": "p", "bp_seq": "1", "bp_home": US}, None),
-        # Whoever published it did not say: nothing is claimed.
-        ({"bp_producer": "p", "bp_seq": "1"}, None),
+        {},
+        {"other": f"{EU}/p/1"},
+        *(
+            {"brokerproof": text}
+            for text in ("", f"{EU}/p", f"{EU}/p/", f"{EU}/p/-1", f"{EU}/p/1/2", f"{EU}/p/١", f"{EU}//1")
+        ),
+        # It has more digits than a column takes.
+        {"brokerproof": f"{EU}/p/{10**18}"},
     ],
 )
-def test_a_message_from_another_cluster_says_so(properties: dict[str, str], replicated_from: str | None) -> None:
-    assert client._received(Message(**properties), US, None).replicated_from == replicated_from  # type: ignore[arg-type]
+def test_a_message_that_names_itself_otherwise_has_no_identity_and_no_home(properties: dict[str, str]) -> None:
+    received = client._received(Message(**properties), US, None)
+    assert (received.producer, received.seq, received.replicated_from) == (None, None, None)
 
 
 def silent(run: Run, **sessions: list[str]) -> PulsarObservation:

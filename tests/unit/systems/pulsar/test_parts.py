@@ -146,7 +146,7 @@ def test_a_subscription_gets_the_messages_that_were_published_before_it_existed(
     assert retention == {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
     given: dict[str, Any] = {}
     clients = PulsarClients.__new__(PulsarClients)
-    client = SimpleNamespace(subscribe=lambda *_, **options: given.update(options))
+    client = SimpleNamespace(subscribe=lambda *_, **options: given.update(options) or SimpleNamespace(_consumer=None))
     vars(clients).update(_topic="t", _cluster="mycluster", _client=client, _settings=PulsarClientSettings())
     clients.consumer(Subscription(name="s"), "s-c0")
     assert given["initial_position"] is pulsar.InitialPosition.Earliest
