@@ -291,6 +291,10 @@ class Settings(BaseModel):
         places = [str(self.plugins), str(self.spark_jobs), *(given or "").split(os.pathsep)]
         return os.pathsep.join(dict.fromkeys(filter(None, places)))
 
+    def list_sources(self) -> list[Path]:
+        """Return the directories of scenarios, topologies and suites, from which Airflow's DAGs are made."""
+        return [path for field in _SHIPPED for path in getattr(self, field).paths]
+
     @property
     def dags(self) -> Path:
         return self.home / "dags"

@@ -48,12 +48,13 @@ class Log:
         clients.reader(partition, start)
         return self
 
-    def create_reader(self, name: str, first: MessageId, *, start_message_id_inclusive: bool = False) -> None:
+    def create_reader(self, name: str, first: MessageId, *, start_message_id_inclusive: bool = False) -> Any:
         """As a broker does, read the entry of `first` too; the client drops it if it is to begin behind it."""
         self.readers += 1
         begin = first.ledger_id(), first.entry_id()
         self.dropped = (-1, -1) if start_message_id_inclusive else begin
         self.left = [each for each in POSITIONS if each[:2] >= begin]
+        return SimpleNamespace(_reader=None)
 
     def read(self, timeout_s: float) -> Received | None:
         if not self.left or self.left[0] in self.unreadable or (self.left[0] in self.hanging and self.readers == 1):

@@ -56,7 +56,7 @@ def test_a_slot_is_free_as_soon_as_its_monitor_died_and_names_the_run_that_it_ha
     monitor.kill()
     monitor.wait()
     with slots.take(timeout_s=0) as slot:
-        assert (slot.number, slot.run) == (0, str(tmp_path / "dead"))
+        assert (slot.number, slot.runs) == (0, [str(tmp_path / "dead")])
 
 
 def test_a_slot_that_was_given_back_names_no_run(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_slot_that_was_given_back_names_no_run(tmp_path: Path) -> None:
         slot.clear()
     assert slots.list_assigned_runs() == []
     with slots.take(timeout_s=0) as slot:
-        assert slot.run is None
+        assert slot.runs == []
 
 
 def test_a_run_whose_slot_another_one_took_gets_it_back_no_more(
@@ -132,7 +132,7 @@ os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     with slots.take(timeout_s=0) as slot:
-        assert (slot.number, slot.run) == (0, str(tmp_path / "a"))
+        assert (slot.number, slot.runs) == (0, [str(tmp_path / "a")])
 
 
 def test_asking_whether_slots_are_held_takes_none(tmp_path: Path) -> None:

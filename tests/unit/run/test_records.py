@@ -11,6 +11,9 @@ from brokerproof.errors import MachineError, RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,
+    ClusterHandover,
+    ClusterKept,
+    ClusterReuse,
     ClustersConfigured,
     ConsumerEnd,
     ConsumersStop,
@@ -61,8 +64,11 @@ EVERY_KIND: list[Record] = [
     StepSeconds(step="load", started_at=1, finished_at=2),
     StepProblem(step="load", problem="no slots"),
     NotificationAttempt(rule=0, notifier="a.Notifier", sent=False, problem="ConnectionError", at=1),
+    ClusterReuse(reused=False, why="broker-1 is frozen", at=1),
     ClustersConfigured(at=1, restarted=("broker-1",)),
     RunReleased(at=1),
+    ClusterKept(at=1, until=2),
+    ClusterHandover(at=3),
     TablesDeletion(why="after 30 days", at=1),
     TimelineProcess(pid=7, created=1.5, host="here"),
     ObservationsRequested(at=1),

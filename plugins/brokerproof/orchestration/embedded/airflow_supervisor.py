@@ -1,7 +1,9 @@
 """The supervisor: the process that starts the embedded Airflow's components, such as the scheduler.
 
-Its command is `python -m THIS_MODULE HOME COMPONENT …`. It migrates Airflow's database, starts the components, restarts
-a component that ended, and ends all of them on SIGTERM or SIGINT. To stay small, it does not import Airflow.
+Its command is `python -m THIS_MODULE HOME DAGS SOURCES COMPONENT …`. It migrates Airflow's database, starts the
+components, restarts a component that ended, and ends all of them on SIGTERM or SIGINT. If a file in the directories
+SOURCES changes, which are separated by `:`, it makes Airflow parse the files of the directory DAGS again. To stay small,
+it does not import Airflow.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 DATABASE_URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
@@ -40,6 +44,34 @@ class Component:
             self.process = self._start_process()
 
 
+class DagFiles:
+    """The files from which Airflow makes DAGs, and the scenarios, topologies and suites that these files read."""
+
+    def __init__(self, dags: Path, sources: Sequence[Path]) -> None:
+        self._dags, self._sources = dags, sources
+        self._seen = self._read_times()
+
+    def refresh_if_changed(self) -> None:
+        """Give the DAG files a new time of change if a source has changed. Airflow parses a file with a new time soon.
+
+        If these files belong to another user, Airflow parses them only at its own interval.
+        """
+        if (found := self._read_times()) == self._seen:
+            return
+        self._seen = found
+        for file in self._dags.glob("*.py"):
+            with suppress(OSError):
+                os.utime(file)
+
+    def _read_times(self) -> dict[str, int]:
+        times: dict[str, int] = {}
+        for directory in self._sources:
+            # A directory or a file may vanish meanwhile.
+            with suppress(OSError), os.scandir(directory) as entries:
+                times |= {entry.path: entry.stat().st_mtime_ns for entry in entries}
+        return times
+
+
 def make_own_url(home: Path) -> str:
     """Return the URL of the embedded Airflow's own database, a SQLite file."""
     return f"sqlite:///{home / 'airflow.db'}"
@@ -64,7 +96,12 @@ def migrate_database(home: Path) -> None:
 
 
 def main() -> None:
-    home, names = Path(sys.argv[1]), sys.argv[2:]
+    home, dags, sources, *names = sys.argv[1:]
+    run(Path(home), DagFiles(Path(dags), [Path(source) for source in sources.split(os.pathsep)]), names)
+
+
+def run(home: Path, files: DagFiles, names: Sequence[str]) -> None:
+    """Run the components until a signal ends this process."""
     end_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end_requested.set())
     signal.signal(signal.SIGINT, lambda *_: end_requested.set())
@@ -73,6 +110,7 @@ def main() -> None:
     while not end_requested.wait(_PAUSE_BEFORE_RESTART_S):
         for component in components:
             component.restart_if_ended()
+        files.refresh_if_changed()
     for component in components:
         component.process.terminate()
     for component in components:

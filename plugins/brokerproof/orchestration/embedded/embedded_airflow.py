@@ -264,6 +264,8 @@ class EmbeddedAirflow:
                 "-m",
                 "brokerproof.orchestration.embedded.airflow_supervisor",
                 str(self.home),
+                str(self._settings.dags),
+                os.pathsep.join(map(str, self._settings.list_sources())),
                 *COMPONENTS,
             ],
             mark=self._mark,

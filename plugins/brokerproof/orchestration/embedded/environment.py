@@ -89,8 +89,7 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
         **_LONGER_TIMEOUTS,
         **_SHORTER_TIMEOUTS,
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-        # Parsing takes 3 s of a core. `brokerproof run` requests it for a scenario that Airflow does not know yet, and
-        # `reserve` reads the scenario's file, so only Airflow's pages show a change this late.
+        # Parsing takes 3 s of a core. The supervisor makes Airflow parse the files soon after a scenario has changed.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
     }

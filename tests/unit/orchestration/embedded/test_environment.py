@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from brokerproof.orchestration.embedded.airflow_supervisor import migrate_database
+from brokerproof.orchestration.embedded.airflow_supervisor import DagFiles, migrate_database
 from brokerproof.orchestration.embedded.environment import (
     ASYNC_DATABASE_URL,
     CLEANED_DATABASE_URL,
@@ -84,3 +85,30 @@ def test_its_own_file_is_migrated_once_and_another_database_whenever_airflow_sta
             monkeypatch.setenv(name, value)
         migrate_database(tmp_path)
         assert migrated == [["db", "migrate"]] * times
+
+
+def test_the_dag_files_have_a_new_time_if_a_source_changes_and_only_then(tmp_path: Path) -> None:
+    dags, scenarios, missing = tmp_path / "dags", tmp_path / "scenarios", tmp_path / "missing"
+    dags.mkdir()
+    scenarios.mkdir()
+    dag, scenario = dags / "resilience.py", scenarios / "mine.yaml"
+
+    def was_refreshed(files: DagFiles) -> bool:
+        os.utime(dag, (0, 0))
+        files.refresh_if_changed()
+        return dag.stat().st_mtime > 0
+
+    dag.touch()
+    files = DagFiles(dags, [scenarios, missing])
+    assert not was_refreshed(files)
+    scenario.touch()
+    assert was_refreshed(files)
+    assert not was_refreshed(files)
+    os.utime(scenario, (1, 1))
+    assert was_refreshed(files)
+    missing.mkdir()
+    (missing / "suite.json").touch()
+    assert was_refreshed(files)
+    scenario.unlink()
+    assert was_refreshed(files)
+    assert not was_refreshed(files)
