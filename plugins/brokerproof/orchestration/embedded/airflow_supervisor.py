@@ -1,9 +1,9 @@
 """The supervisor: the process that starts the embedded Airflow's components, such as the scheduler.
 
 Its command is `python -m THIS_MODULE HOME DAGS SOURCES COMPONENT …`. It migrates Airflow's database, starts the
-components, restarts a component that ended, and ends all of them on SIGTERM or SIGINT. If a file in the directories
-SOURCES changes, which are separated by `:`, it makes Airflow parse the files of the directory DAGS again. To stay small,
-it does not import Airflow.
+components, restarts a component that ended, and ends all of them on SIGTERM or SIGINT. SOURCES are directories,
+separated by `:`. If a file in them changes, the supervisor makes Airflow parse the files of the directory DAGS again.
+To stay small, it does not import Airflow.
 """
 
 from __future__ import annotations

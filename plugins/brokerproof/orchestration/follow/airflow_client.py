@@ -267,7 +267,7 @@ class AirflowClient:
         return [f"{error['filename']}: {str(error['stack_trace']).strip()}" for error in errors]
 
     def _request_parsing(self) -> None:
-        """Make Airflow read the files of its known DAGs now. By itself it reads an unchanged file only every 30 s."""
+        """Make Airflow read the files of its known DAGs now. By itself it reads an unchanged file only every 300 s."""
         for token in {dag["file_token"] for dag in self._get_field("/api/v2/dags?limit=100", "dags")}:
             self._send_request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
 
