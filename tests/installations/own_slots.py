@@ -9,28 +9,30 @@ from pathlib import Path
 
 import psutil
 import pytest
-from brokerproof.machine import slots
+from brokerproof.machine import leases, slots
 
 # Far from those that `count_slots` gives a machine.
 _FIRST, _LAST = 100, 190
 
 
 @contextmanager
-def own_slots(leases: Path, count: int) -> Iterator[int]:
-    """Leave nothing free in the directory `leases` but `count` slots in whose addresses nobody listens.
+def own_slots(directory: Path, count: int) -> Iterator[int]:
+    """Leave nothing free in `directory` but `count` slots in whose addresses nobody listens.
 
     The environment of this process says so, for itself and for the processes that it starts. Yields the first of them.
     """
     first = _find_free_slots(count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BROKERPROOF_LEASES", str(leases))
+        patch.setenv("BROKERPROOF_LEASES", str(directory))
         patch.setenv("BROKERPROOF_MAX_CLUSTERS", str(first + count))
-        held = [slots.take(timeout_s=1) for _ in range(first)]
+        # `slots.take` would try all slots before each one.
+        held = [leases.lock_file(slots.directory() / f"{number}.lock") for number in range(first)]
+        assert None not in held, "somebody else uses these leases"
         try:
             yield first
         finally:
-            for slot in held:
-                slot.close()
+            for descriptor in filter(None, held):
+                os.close(descriptor)
 
 
 def _find_free_slots(count: int) -> int:

@@ -36,6 +36,7 @@ from brokerproof.runtimes.registry import make_runtime
 from brokerproof.systems.clients import Settled, make_payload
 from brokerproof.systems.registry import make_clients, make_observation, name_topic, use_own_names
 from builders import load_shipped
+from own_slots import own_slots
 
 SYSTEMS = Path(__file__).resolve().parent
 
@@ -45,10 +46,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """One slot of the test's own, and the log server in the registry."""
     monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
     monkeypatch.setenv("PYTHONPATH", str(SYSTEMS), prepend=os.pathsep)
-    monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
-    monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "1")
-    yield
-    end_processes(find_marked_processes(tmp_path))
+    with own_slots(tmp_path / "leases", 1):
+        yield
+        end_processes(find_marked_processes(tmp_path))
 
 
 @pytest.fixture

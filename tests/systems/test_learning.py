@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,19 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from learning_system import locate_learned
+from own_slots import own_slots
 
 SYSTEMS = Path(__file__).resolve().parent
 
 
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """The system in the registry, and slots and a cache of the test's own."""
     monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=learning_system:LEARNING")
     monkeypatch.setenv("PYTHONPATH", str(SYSTEMS))
-    monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
+    with own_slots(tmp_path / "leases", 1):
+        yield
 
 
 def load() -> tuple[Scenario, Topology]:

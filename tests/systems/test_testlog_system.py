@@ -23,17 +23,19 @@ from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.registry import make_runtime
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, make_observation, make_provisioning
+from own_slots import own_slots
 
 SYSTEMS = Path(__file__).resolve().parent
 MESSAGES = 200
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """The system in the registry, and slots of the test's own."""
     monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
     monkeypatch.setenv("PYTHONPATH", str(SYSTEMS), prepend=os.pathsep)
-    monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
+    with own_slots(tmp_path / "leases", 1):
+        yield
 
 
 @pytest.fixture
