@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -17,28 +18,39 @@ _FIRST, _LAST = 100, 190
 
 @contextmanager
 def own_slots(directory: Path, count: int) -> Iterator[int]:
-    """Leave nothing free in `directory` but `count` slots in whose addresses nobody listens.
+    """Leave nothing free in `directory` but `count` slots that no other test has. Nothing listens at their addresses.
 
     The environment of this process says so, for itself and for the processes that it starts. Yields the first of them.
     """
-    first = _find_free_slots(count)
-    with pytest.MonkeyPatch.context() as patch:
+    with ExitStack() as stack:
+        first = _reserve_slots(count, stack)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("BROKERPROOF_LEASES", str(directory))
         patch.setenv("BROKERPROOF_MAX_CLUSTERS", str(first + count))
         # `slots.take` would try all slots before each one.
-        held = [leases.lock_file(slots.directory() / f"{number}.lock") for number in range(first)]
-        assert None not in held, "somebody else uses these leases"
-        try:
-            yield first
-        finally:
-            for descriptor in filter(None, held):
-                os.close(descriptor)
+        held = [_lock(slots.directory(), number, stack) for number in range(first)]
+        assert all(held), "others use these leases"
+        yield first
 
 
-def _find_free_slots(count: int) -> int:
-    """The first of `count` slots in a row in whose address ranges nothing listens."""
+def _reserve_slots(count: int, stack: ExitStack) -> int:
+    """The first of `count` slots in a row that are locked for the tests of this process until `stack` ends."""
+    machine = Path(tempfile.gettempdir()) / f"brokerproof-slots-of-tests-{os.getuid()}"
+    machine.mkdir(mode=0o700, exist_ok=True)
     listening = {connection.laddr.ip for connection in psutil.net_connections("tcp") if connection.laddr}
-    first = _FIRST + os.getpid() % (_LAST - _FIRST - count)
-    while any(ip.startswith(f"127.{10 + slot}.") for ip in listening for slot in range(first, first + count)):
-        first += count
-    return first
+    for first in range(_FIRST, _LAST - count):
+        numbers = range(first, first + count)
+        with ExitStack() as tried:
+            if all(_lock(machine, number, tried) for number in numbers) and not any(
+                ip.startswith(f"127.{10 + number}.") for ip in listening for number in numbers
+            ):
+                stack.enter_context(tried.pop_all())
+                return first
+    raise AssertionError("other tests have all slots")
+
+
+def _lock(directory: Path, number: int, stack: ExitStack) -> bool:
+    descriptor = leases.lock_file(directory / f"{number}.lock")
+    if descriptor is not None:
+        stack.callback(os.close, descriptor)
+    return descriptor is not None

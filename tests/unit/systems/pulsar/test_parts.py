@@ -39,7 +39,7 @@ def topology() -> Topology:
 
 
 class Cluster:
-    """Takes whatever is set and gives it back, except what is planted in `forgets`. It has started with its racks."""
+    """Takes each setting and gives it back, except those planted in `forgets`. It has started with its racks."""
 
     def __init__(self, topology: Topology, *forgets: str) -> None:
         self.forgets = forgets
