@@ -125,12 +125,23 @@ def list_differences(run: Run) -> Iterator[str]:
         if isinstance(observation, CountsMissingCopies) and (missing := observation.count_under_replicated()):
             yield f"{missing} segments lack a copy"
         if isinstance(observation, FindsCoordinators):
-            for cluster in run.topology.clusters:
+            for cluster in _list_clusters_with_ensemble(run.topology):
                 observation.find_coordinators(cluster)
         if run.topology.links and isinstance(runtime, EmulatesLinks):
             yield from _list_link_differences(runtime.network().state())
     except BrokerproofError as error:
         yield str(error)
+
+
+def _list_clusters_with_ensemble(topology: Topology) -> list[str]:
+    """Return the clusters with several coordinating nodes. A single one has no leader to ask for."""
+    roles = find_system(topology).roles
+    return [
+        name
+        for name, cluster in topology.clusters.items()
+        if sum(roles[node.role].coordinates for node in (*topology.shared_metadata.values(), *cluster.nodes.values()))
+        > 1
+    ]
 
 
 def _list_link_differences(state: State) -> Iterator[str]:

@@ -13,6 +13,7 @@ from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.kept_clusters import (
     ClusterChoice,
+    _list_clusters_with_ensemble,
     choose_clusters,
     find_reason_against_keeping,
     has_kept_cluster,
@@ -274,3 +275,12 @@ def test_the_outcome_says_which_cluster_a_run_used(
 
 def test_the_outcome_of_a_run_on_a_new_cluster_has_no_note_about_it(begun: Callable[..., Run]) -> None:
     assert compose_outcome(begun("sync_nominal", None)).notes == ()
+
+
+def test_a_leader_is_asked_for_only_where_several_nodes_coordinate() -> None:
+    names = ("sync_nominal", "geo_nominal", "metadata_leader_loss")
+    assert {name: _list_clusters_with_ensemble(load_shipped(name)[1]) for name in names} == {
+        "sync_nominal": [],
+        "geo_nominal": [],
+        "metadata_leader_loss": ["mycluster"],
+    }
