@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +49,6 @@ def _read_files(spark: SparkSession, table: str, directory: str) -> DataFrame:
     return frame.coalesce(1) if filesystem.du(path) <= SMALL_TABLE_BYTES else frame
 
 
-def make_constant(value: Any, schema: str) -> Column:
-    """Return `value`, made of arrays, structs and maps, as a constant of the type `schema`. A map's keys are strings.
-
-    A column expression can look up a row's value in this constant. This costs Spark no join and no other job.
-    """
-    return F.from_json(F.lit(json.dumps(value)), schema)
-
-
 def to_microseconds(column: str) -> Column:
     return F.unix_micros(column)
 
@@ -87,10 +78,6 @@ class Replacement:
         filesystem.makedirs(directory, exist_ok=True)
         with filesystem.open(f"{directory}/part-0.parquet", "wb") as file:
             pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[table]), file)
-
-    def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """Return a new table that has not replaced the old one yet."""
-        return _read_files(spark, table, self.locate_beside(table))
 
     def take_place(self) -> None:
         """Replace each table of the run with its new one. Intermediate tables stay for `discard`."""

@@ -2,8 +2,7 @@
 
 The run is judged several times in one warm Spark session, with its suites and its page's series. The table has, for
 each step and in the median of the rounds, seconds, processor seconds of this process with Spark and its workers, and
-the number of Spark jobs. The run's directory must be a copy, because judging writes into it. The last line is the ratio
-of the first round's seconds, which import and compile, to the median of the others.
+the number of Spark jobs. The run's directory must be a copy, because judging writes into it.
 """
 
 from __future__ import annotations
