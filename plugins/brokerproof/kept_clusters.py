@@ -7,8 +7,9 @@ monitor then guards the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any
 
 from brokerproof import clock
@@ -44,15 +45,37 @@ class ClusterChoice(StrEnum):
     KEEP = "keep"
 
 
+# A scenario and its topology.
+Planned = tuple[Scenario, Topology]
+
 # A monitor looks for a handover ten times a second, but may be slow on a busy machine.
 _HANDOVER_S = 10.0
 
 
-def choose_clusters(count: int, *, keep: bool) -> list[ClusterChoice]:
-    """Return the choice of each of `count` runs that follow each other: with `keep`, all but the last keep theirs."""
+def order_for_keeping(planned: Sequence[Planned]) -> list[Planned]:
+    """Return the scenarios ordered so that runs share clusters: those of one cluster in a row, those that harm it last.
+
+    Otherwise the given order stays.
+    """
+    clusters = [_describe_cluster(*each) for each in planned]
+    return sorted(planned, key=lambda each: (clusters.index(_describe_cluster(*each)), _find_harm(*each) is not None))
+
+
+def choose_clusters(planned: Sequence[Planned], *, keep: bool) -> list[ClusterChoice]:
+    """Return the choice of each of these runs, which follow each other. A run keeps its cluster if the next can use it.
+
+    Without `keep`, each run has a new cluster.
+    """
     if not keep:
-        return [ClusterChoice.NEW] * count
-    return [*[ClusterChoice.KEEP] * (count - 1), ClusterChoice.REUSE]
+        return [ClusterChoice.NEW] * len(planned)
+    return [
+        ClusterChoice.KEEP
+        if following is not None
+        and _find_harm(*each) is None
+        and _describe_cluster(*following) == _describe_cluster(*each)
+        else ClusterChoice.REUSE
+        for each, following in zip_longest(planned, planned[1:])
+    ]
 
 
 def find_reason_against_keeping(run: Run) -> str | None:
@@ -62,19 +85,26 @@ def find_reason_against_keeping(run: Run) -> str | None:
     """
     if not run.facts.keeps_cluster:
         return "the run was not asked to keep it"
-    if not isinstance(find_system(run.topology), SeparatesRuns):
-        return f"{run.topology.system} cannot give runs topics of their own"
-    if run.topology.restarted_after_s:
-        return "its service managers count restarts from the beginning"
-    for fault in run.scenario.faults:
-        kind = FAULT_KINDS[fault.kind]
-        if fault.permanent or kind.destroys or kind.helps:
-            return f"{fault.name} leaves it unlike a new one"
+    if (harm := _find_harm(run.scenario, run.topology)) is not None:
+        return harm
     if read_record(run, ClustersConfigured) is None:
         return "it was not configured"
     undone = read_record(run, FaultsUndone)
     if run.scenario.faults and (undone is None or not undone.undone or not undone.undisturbed):
         return "nothing proves that every fault was undone"
+    return None
+
+
+def _find_harm(scenario: Scenario, topology: Topology) -> str | None:
+    """Return why no later run can use the cluster on which the scenario ran; None if one can."""
+    if not isinstance(find_system(topology), SeparatesRuns):
+        return f"{topology.system} cannot give runs topics of their own"
+    if topology.restarted_after_s:
+        return "its service managers count restarts from the beginning"
+    for fault in scenario.faults:
+        kind = FAULT_KINDS[fault.kind]
+        if fault.permanent or kind.destroys or kind.helps:
+            return f"{fault.name} leaves it unlike a new one"
     return None
 
 

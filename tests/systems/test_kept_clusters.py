@@ -11,6 +11,8 @@ import pytest
 from brokerproof import clock, lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
 from brokerproof.kept_clusters import (
     ClusterChoice,
     _list_clusters_with_ensemble,
@@ -18,6 +20,7 @@ from brokerproof.kept_clusters import (
     find_reason_against_keeping,
     has_kept_cluster,
     list_differences,
+    order_for_keeping,
 )
 from brokerproof.machine import slots
 from brokerproof.machine.processes import end_processes, find_marked_processes, find_recorded_process
@@ -238,9 +241,34 @@ def test_a_cluster_stays_only_if_its_run_left_it_as_it_was(
     assert found is None if reason is None else reason in str(found)
 
 
-def test_all_runs_of_a_series_but_the_last_keep_their_cluster() -> None:
-    assert choose_clusters(3, keep=True) == [ClusterChoice.KEEP, ClusterChoice.KEEP, ClusterChoice.REUSE]
-    assert choose_clusters(2, keep=False) == [ClusterChoice.NEW, ClusterChoice.NEW]
+def load_all(*names: str) -> list[tuple[Scenario, Topology]]:
+    return [load_shipped(name) for name in names]
+
+
+def test_a_run_keeps_its_cluster_only_if_the_next_one_can_use_it() -> None:
+    keep, reuse, new = ClusterChoice.KEEP, ClusterChoice.REUSE, ClusterChoice.NEW
+    planned = load_all(
+        "sync_rolling_restart", "sync_owner_paused", "geo_nominal", "sync_datacenter_loss", "sync_owner_paused"
+    )
+    assert choose_clusters(planned, keep=True) == [keep, reuse, reuse, reuse, reuse]
+    assert choose_clusters(planned[:2], keep=False) == [new, new]
+    assert choose_clusters(planned[:1], keep=True) == [reuse]
+
+
+def test_scenarios_of_one_cluster_follow_each_other_and_those_that_harm_it_come_last() -> None:
+    planned = load_all("sync_datacenter_loss", "geo_nominal", "sync_owner_paused", "geo_link_cut", "sync_bookie_paused")
+    assert [scenario.name for scenario, _ in order_for_keeping(planned)] == [
+        "sync_owner_paused",
+        "sync_bookie_paused",
+        "sync_datacenter_loss",
+        "geo_nominal",
+        "geo_link_cut",
+    ]
+
+
+def test_a_segment_without_a_copy_is_a_difference(kept: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(make_observation(kept)), "count_under_replicated", lambda self: 2, raising=False)
+    assert list(list_differences(kept)) == ["2 segments lack a copy"]
 
 
 def test_a_later_run_on_a_cluster_of_pulsar_has_tenants_of_its_own(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
         for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]:
             print_warning(str(warning))
     console = Console(stderr=True)
-    choices = choose_clusters(len(planned), keep=options.keep_cluster)
+    choices = choose_clusters(planned, keep=options.keep_cluster)
     ends: list[WatchEnd] = []
     for (scenario, topology), choice in zip(planned, choices, strict=True):
         end = _run_scenario(scenario, topology, choice, overrides, settings, console)

@@ -16,6 +16,8 @@ from brokerproof.errors import AdminError
 from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.kept_clusters import list_differences
+from brokerproof.network import Condition
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, LogRead, read_record, write_record
 from brokerproof.systems.clients import Settled
@@ -119,6 +121,29 @@ def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: C
     assert alive[Role.BROKER] == sorted(stretched.observation.home.names(role=Role.BROKER))
     assert alive[Role.BOOKIE] == sorted(stretched.observation.home.names(role=Role.BOOKIE))
     assert stretched.observation.count_under_replicated() == 0
+
+
+def test_a_read_only_bookie_and_a_slow_link_are_differences_from_a_new_cluster(stretched: ConfiguredRun) -> None:
+    assert list(list_differences(stretched.reserved)) == []
+    bookie = f"http://{stretched.run.facts.addresses['bookie-us-1']}:{BOOKIE_HTTP_PORT}/api/v1/bookie/state/readonly"
+    link = stretched.runtime.network()
+    link.add(Condition(id="slow", senders=["broker-eu-1"], receivers=["bookie-us-1"], both_ways=True, delay_ms=1))
+    try:
+        httpx.put(bookie, json={"readOnly": True}, timeout=10).raise_for_status()
+        found = wait_until(
+            lambda: each if len(each := list(list_differences(stretched.reserved))) == 2 else None,
+            timeout_s=30,
+            what="both differences",
+        )
+    finally:
+        httpx.put(bookie, json={"readOnly": False}, timeout=10).raise_for_status()
+        link.remove("slow")
+    writable = [name for name in stretched.observation.home.names(role=Role.BOOKIE) if name != "bookie-us-1"]
+    assert found == [
+        f"the cluster lists as bookie: {', '.join(sorted(writable))}",
+        "the link has the condition slow",
+    ]
+    wait_until(lambda: not list(list_differences(stretched.reserved)), timeout_s=30, what="no difference")
 
 
 def test_a_setting_changed_behind_its_back_is_named(stretched: ConfiguredRun) -> None:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param
 
+from brokerproof.checks import load_scenario
+from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError, InputError, RunError
 from brokerproof.experiment.numbers import NOTHING, format_value
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.kept_clusters import choose_clusters
+from brokerproof.kept_clusters import ClusterChoice, choose_clusters, order_for_keeping
 from brokerproof.orchestration.dag_building.step import fail_with_sentence
 from brokerproof.orchestration.dag_run import CLUSTER, make_run_id
 from brokerproof.results.run_outcome import compose_outcome
@@ -70,7 +72,7 @@ def build_campaign_dag(scenarios: Sequence[str]) -> DAG:
                 type="boolean",
                 title="Keep clusters",
                 description="Run a scenario on the cluster of the one before, if that cluster fits and is as a new "
-                "one. Scenarios of one topology should follow each other, those that destroy nodes last.",
+                "one. The order changes: scenarios of one cluster follow each other, those that destroy nodes last.",
             ),
         },
     )
@@ -94,24 +96,42 @@ class PlanOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Return the arguments of TriggerDagRunOperator for each chosen scenario; fail if a name is unknown."""
-        known = [file.stem for file in from_environment().scenario_files()]
+        settings = from_environment()
+        files = {file.stem: file for file in settings.scenario_files()}
         chosen = list(dict.fromkeys(context["params"]["scenarios"]))
         with fail_with_sentence(context):
             for name in chosen:
-                if name not in known:
+                if name not in files:
                     raise InputError(
-                        f"no scenario is called `{name}`", field="scenarios", remedy=suggest_name(name, known)
+                        f"no scenario is called `{name}`", field="scenarios", remedy=suggest_name(name, files)
                     )
+        choices = dict.fromkeys(chosen, ClusterChoice.NEW)
+        if context["params"][_KEEP]:
+            choices = _share_clusters([files[name] for name in chosen], settings.topologies)
         started = context["ti"].start_date
-        choices = choose_clusters(len(chosen), keep=context["params"][_KEEP])
         return [
             {
                 "trigger_dag_id": name,
                 "trigger_run_id": make_run_id(name, started, "campaign"),
                 "conf": {CLUSTER: str(choice)},
             }
-            for name, choice in zip(chosen, choices, strict=True)
+            for name, choice in choices.items()
         ]
+
+
+def _share_clusters(files: Sequence[Path], topologies: Directories) -> dict[str, ClusterChoice]:
+    """Return the choice of each scenario, in an order in which they share clusters. Unusable files come last."""
+    planned, unusable = [], {}
+    for file in files:
+        try:
+            planned.append(load_scenario(file, topologies))
+        except InputError as error:
+            # The run of this scenario fails with the error, and does not stop the other runs.
+            log.warning("%s", error)
+            unusable[file.stem] = ClusterChoice.NEW
+    ordered = order_for_keeping(planned)
+    choices = choose_clusters(ordered, keep=True)
+    return {scenario.name: choice for (scenario, _), choice in zip(ordered, choices, strict=True)} | unusable
 
 
 class CampaignVerdictOperator(BaseOperator):

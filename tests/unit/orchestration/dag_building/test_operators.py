@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import (
 from brokerproof import lifecycle
 from brokerproof.errors import NodeError
 from brokerproof.machine import slots
-from brokerproof.orchestration.dag_building.campaign import CampaignVerdictOperator
+from brokerproof.orchestration.dag_building.campaign import CampaignVerdictOperator, PlanOperator
 from brokerproof.orchestration.dag_building.operators import (
     LifecycleOperator,
     ReserveOperator,
@@ -376,6 +376,27 @@ def test_a_campaign_logs_a_line_for_each_run_and_fails_if_one_is_not_as_expected
     assert heading[:3] == ["scenario", "verdict", "expected"]
     assert passed[:4] == ["region_lost", "passed", "passed", "yes"]
     assert unknown[:5] == ["region_lost", "unknown", "–", "NO", "–"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "choices"),
+    [
+        (False, [("destroying", "new"), ("broken", "new"), ("region_lost", "new"), ("calm", "new")]),
+        (True, [("calm", "keep"), ("destroying", "reuse"), ("region_lost", "reuse"), ("broken", "new")]),
+    ],
+)
+def test_a_campaign_that_keeps_clusters_begins_with_the_scenarios_that_do_not_destroy_them(
+    scenarios: Path, keep: bool, choices: list[tuple[str, str]]
+) -> None:
+    content = (scenarios / "region_lost.yaml").read_text()
+    (scenarios / "destroying.yaml").write_text(content)
+    (scenarios / "calm.yaml").write_text(content[: content.index("faults:")])
+    (scenarios / "broken.yaml").write_text("title: [")
+    chosen = ["destroying", "broken", "region_lost", "calm"]
+    params = {"scenarios": chosen, "keep_clusters": keep}
+    started = SimpleNamespace(start_date=datetime(2026, 11, 21, tzinfo=UTC))
+    planned = PlanOperator(task_id="plan").execute({"ti": started, "params": params})  # type: ignore[arg-type]
+    assert [(each["trigger_dag_id"], each["conf"]["cluster"]) for each in planned] == choices
 
 
 def test_a_tasks_children_are_ended_and_its_nodes_are_not() -> None:
