@@ -92,8 +92,8 @@ def _is_executor(candidate: Candidate) -> bool:
 # Each part of the platform, and by what its processes are known.
 PARTS: Mapping[str, Callable[[Candidate], bool]] = {
     "api-server": _runs("airflow api_server"),
-    "scheduler": _runs("-m airflow scheduler"),
-    "dag-processor": _runs("-m airflow dag-processor"),
+    "scheduler": _runs("airflow scheduler"),
+    "dag-processor": _runs("airflow dag-processor"),
     "supervisor of Airflow": _runs("brokerproof.orchestration.embedded.airflow_supervisor"),
     "executor": _is_executor,
     "task": _is_task,

@@ -96,6 +96,7 @@ def test_stopping_leaves_no_process(running: Installation) -> None:
     assert len(pids) > 3
     assert running.airflow.stop()
     assert not [pid for pid in pids if alive(pid)]
+    assert "Exiting gracefully" in running.airflow.scheduler_log.read_text()
     assert not running.airflow.read_status().running
     assert not running.airflow.stop()
 
@@ -141,10 +142,9 @@ def test_a_component_that_died_comes_back(running: Installation) -> None:
     assert session is not None
 
     def find_scheduler() -> psutil.Process | None:
-        # The supervisor names its components in its own command line, too.
         children = psutil.Process(session.pid).children()
         living = (child for child in children if child.status() != psutil.STATUS_ZOMBIE)
-        return next((child for child in living if "scheduler" in child.cmdline()), None)
+        return next((child for child in living if "airflow scheduler" in " ".join(child.cmdline())), None)
 
     scheduler = find_scheduler()
     assert scheduler is not None

@@ -193,7 +193,7 @@ def test_a_part_is_killed_when_it_is_due_and_one_that_is_not_there_is_waited_for
     killer = Killer([Kill(part="scheduler", at_s=0.0, later_s=0.0)], random.Random(0))
     try:
         stand_in = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(60)", "-m airflow scheduler --skip-serve-logs"]
+            [sys.executable, "-c", "import time; time.sleep(60)", "airflow scheduler --skip-serve-logs"]
         )
         assert stand_in.wait(20) == -9
     finally:

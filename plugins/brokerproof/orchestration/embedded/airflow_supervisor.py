@@ -3,23 +3,43 @@
 Its command is `python -m THIS_MODULE HOME DAGS SOURCES COMPONENT …`. It migrates Airflow's database, starts the
 components, restarts a component that ended, and ends all of them on SIGTERM or SIGINT. SOURCES are directories,
 separated by `:`. If a file in them changes, the supervisor makes Airflow parse the files of the directory DAGS again.
-To stay small, it does not import Airflow.
+It loads Airflow once, and each component is a fork of it, which saves processor time at the start, and memory.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import importlib.metadata
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+from setproctitle import setproctitle
 
 DATABASE_URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 _PAUSE_BEFORE_RESTART_S = 5
+# Airflow is imported only by name, because Brokerproof's command line imports this module and must not load Airflow.
+_PROGRAM = "airflow.__main__"
+# The modules of Airflow that take longest to load.
+_LARGEST_MODULES = (
+    _PROGRAM,
+    "airflow.cli.cli_config",
+    "airflow.cli.commands.api_server_command",
+    "airflow.cli.commands.dag_processor_command",
+    "airflow.cli.commands.scheduler_command",
+    "airflow.api_fastapi.app",
+    "airflow.api_fastapi.core_api.app",
+    "airflow.api_fastapi.execution_api.app",
+    "airflow.dag_processing.manager",
+    "airflow.jobs.scheduler_job_runner",
+)
 
 
 class Component:
@@ -30,18 +50,41 @@ class Component:
         self._log = logs / f"{name}.log"
         # The scheduler's log server would listen on all addresses. The API server reads the log files without it.
         self._arguments = [name, "--skip-serve-logs"] if name == "scheduler" else [name]
-        self.process = self._start_process()
-
-    def _start_process(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "airflow", *self._arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        self.process = fork_airflow(self._arguments, self._log)
 
     def restart_if_ended(self) -> None:
-        if (status := self.process.poll()) is not None:
+        if (status := self.process.exitcode) is not None:
             print(f"{self.name} ended with status {status}; starting it again, see {self._log}", flush=True)
-            self.process = self._start_process()
+            self.process = fork_airflow(self._arguments, self._log)
+
+
+def fork_airflow(arguments: Sequence[str], log: Path) -> BaseProcess:
+    """Start `airflow ARGUMENTS` as a copy of this process, so that Airflow is loaded once for all components."""
+    # By this name, Airflow's scheduler recognizes the process in which it has to end on SIGTERM.
+    process = multiprocessing.get_context("fork").Process(
+        target=_run_airflow, name="MainProcess", args=(arguments, log)
+    )
+    process.start()
+    return process
+
+
+def _run_airflow(arguments: Sequence[str], log: Path) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    sys.argv = ["airflow", *arguments]
+    setproctitle(" ".join(sys.argv))
+    importlib.import_module(_PROGRAM).main()
+
+
+def load_airflow() -> None:
+    """Import what the components have in common, and keep the garbage collector from touching it in each of them."""
+    for module in _LARGEST_MODULES:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
 
 
 class DagFiles:
@@ -87,10 +130,11 @@ def migrate_database(home: Path) -> None:
     done = home / f"database-{importlib.metadata.version('apache-airflow-core')}"
     if own_file is not None and own_file.exists() and done.exists():
         return
-    with (home / "logs" / "migration.log").open("ab") as log:
-        status = subprocess.call([sys.executable, "-m", "airflow", "db", "migrate"], stdout=log, stderr=log)
-    if status:
-        sys.exit(f"`airflow db migrate` ended with status {status}, see {home / 'logs' / 'migration.log'}")
+    log = home / "logs" / "migration.log"
+    migration = fork_airflow(["db", "migrate"], log)
+    migration.join()
+    if migration.exitcode:
+        sys.exit(f"`airflow db migrate` ended with status {migration.exitcode}, see {log}")
     if own_file is not None:
         done.touch()
 
@@ -105,6 +149,7 @@ def run(home: Path, files: DagFiles, names: Sequence[str]) -> None:
     end_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end_requested.set())
     signal.signal(signal.SIGINT, lambda *_: end_requested.set())
+    load_airflow()
     migrate_database(home)
     components = [Component(name, home / "logs") for name in names]
     while not end_requested.wait(_PAUSE_BEFORE_RESTART_S):
@@ -114,7 +159,7 @@ def run(home: Path, files: DagFiles, names: Sequence[str]) -> None:
     for component in components:
         component.process.terminate()
     for component in components:
-        component.process.wait()
+        component.process.join()
 
 
 if __name__ == "__main__":

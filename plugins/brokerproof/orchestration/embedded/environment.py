@@ -60,6 +60,9 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
     environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * slots.count_slots() + 4))
     return environment | {
         "AIRFLOW_HOME": str(settings.airflow_home),
+        # Airflow's processes name themselves. Without this variable, a name would overwrite the marks by which they are
+        # found.
+        "SPT_NOENV": "1",
         # Airflow runs in a directory of its own, where a relative path would lead elsewhere.
         **settings.to_environment(),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",

@@ -117,17 +117,20 @@ class AirflowSession:
 
 
 def _runs(process: psutil.Process, component: str) -> bool:
-    """Whether a process runs the component. A process without a command line counts, as it may still be loading."""
+    """Whether a process runs the component. A process that is only just starting counts too.
+
+    At first it has no command line, or that of the supervisor, from which it was forked.
+    """
     try:
-        command = process.cmdline()
+        command = " ".join(process.cmdline())
     except psutil.Error:
         return False
-    return not command or component in command
+    return not command or f"airflow {component}" in command or "airflow_supervisor" in command
 
 
 def _measure_process(process: psutil.Process) -> int:
-    """Return the bytes that only this process uses, without those that it shares with its forks."""
+    """Return the bytes that a process uses. Memory that it shares with its forks counts as its share of it."""
     try:
-        return int(process.memory_full_info().uss)
+        return int(process.memory_full_info().pss)
     except psutil.Error:
         return 0

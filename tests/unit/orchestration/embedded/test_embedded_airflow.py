@@ -404,7 +404,8 @@ def test_a_scheduler_that_ended_after_its_supervisor_is_missed(
 ) -> None:
     starts = (
         "import subprocess, sys, time; "
-        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', 'scheduler']).pid, flush=True); "
+        "command = [sys.executable, '-c', 'import time; time.sleep(600)', 'airflow scheduler']; "
+        "print(subprocess.Popen(command).pid, flush=True); "
         "time.sleep(600)"
     )
     supervisor = subprocess.Popen(
@@ -423,11 +424,12 @@ def test_a_scheduler_that_ended_after_its_supervisor_is_missed(
         airflow.check_scheduler()
         # Nobody knows of a process what it is before its program is loaded.
         wait_until(scheduler.cmdline, timeout_s=10, what="the scheduler's program to be loaded")
-        with monkeypatch.context() as loading:
-            loading.setattr(psutil.Process, "cmdline", lambda _: [])
-            airflow.check_scheduler()
+        for starting in ([], ["python", "-m", "brokerproof.orchestration.embedded.airflow_supervisor"]):
+            with monkeypatch.context() as loading:
+                loading.setattr(psutil.Process, "cmdline", lambda _, command=starting: command)
+                airflow.check_scheduler()
         with monkeypatch.context() as another:
-            another.setattr(psutil.Process, "cmdline", lambda _: ["api-server"])
+            another.setattr(psutil.Process, "cmdline", lambda _: ["airflow api_server -- port:8080", ""])
             with pytest.raises(AirflowGoneError):
                 airflow.check_scheduler()
     finally:

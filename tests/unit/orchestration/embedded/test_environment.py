@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from brokerproof.orchestration.embedded import airflow_supervisor
 from brokerproof.orchestration.embedded.airflow_supervisor import DagFiles, migrate_database
 from brokerproof.orchestration.embedded.environment import (
     ASYNC_DATABASE_URL,
@@ -74,12 +75,12 @@ def test_its_own_file_is_migrated_once_and_another_database_whenever_airflow_sta
     (tmp_path / "logs").mkdir()
     migrated: list[list[str]] = []
 
-    def migrate(command: list[str], **_: object) -> int:
-        migrated.append(command[-2:])
+    def migrate(arguments: list[str], _: Path) -> SimpleNamespace:
+        migrated.append(arguments)
         (tmp_path / "airflow.db").touch()
-        return 0
+        return SimpleNamespace(join=lambda: None, exitcode=0)
 
-    monkeypatch.setattr(subprocess, "call", migrate)
+    monkeypatch.setattr(airflow_supervisor, "fork_airflow", migrate)
     for url, times in ((PSYCOPG, 1), (PSYCOPG, 2), ("", 3), ("", 3), (PSYCOPG, 4)):
         for name, value in build_database_environment(tmp_path, {DATABASE_URL: url}).items():
             monkeypatch.setenv(name, value)
