@@ -1,4 +1,4 @@
-"""What the Spark jobs share: Spark's context, tasks that run side by side and write a run's table, and the end of a job.
+"""What the Spark jobs share: Spark itself, tasks that run side by side and write a run's table, and the end of a job.
 
 Once the load is steady, a job learns of its tasks' problems, and still keeps all rows that the tasks recorded.
 """
