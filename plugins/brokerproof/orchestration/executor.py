@@ -20,8 +20,8 @@ _IDLE_S = 30.0
 # Seconds by which an idle scheduler, which calls `sync` in each of its rounds, begins the next round later. A round
 # takes 25 ms of a core, and a run needs the next round soon.
 _PAUSE_S = 1.0
-# A task is a fork of its worker, and would take 0.6 s of a core to import these modules itself. The scheduler imports
-# none of them, so a change of the code takes effect as soon as the workers have ended.
+# A task is a fork of its worker, and would take half a second of a core to import these modules itself. The scheduler
+# does not import them, so a change of the code takes effect as soon as the workers have ended.
 _TASK_MODULES = (
     "brokerproof.orchestration.dag_building.scenario_dag",
     "brokerproof.lifecycle",
