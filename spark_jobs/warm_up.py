@@ -53,6 +53,7 @@ def main() -> None:
         F.timestamp_micros(F.col("id") * 1_000).alias("at"),
         F.lit("text").alias("text"),
     )
+    spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(iter).collect()
     with tempfile.TemporaryDirectory(prefix="brokerproof-warm-up-") as directory:
         rows.mapInArrow(_pass_on, rows.schema).write.mode("append").parquet(f"{directory}/rows")
         stored = spark.read.parquet(f"{directory}/rows")

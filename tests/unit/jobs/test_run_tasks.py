@@ -52,7 +52,7 @@ def test_every_task_runs_once_and_its_rows_are_kept(spark: SparkSession, tmp_pat
     ahead = axis.model_copy(update={"offset_us": axis.offset_us + HOUR_US})
     run = make_run(tmp_path, time_axis=ahead)
     before = clock.now_us()
-    run_tasks(spark, run, "stored", ["a", "b"], record_task, at_once=at_once)
+    run_tasks(spark.sparkContext, run, "stored", ["a", "b"], record_task, at_once=at_once)
     rows = pq.read_table(run.table("stored")).to_pylist()
     assert sorted((row["producer"], row["seq"]) for row in rows) == [(task, seq) for task in "ab" for seq in SEQS]
     times = [clock.to_microseconds(row["published_at"]) - HOUR_US - before for row in rows]
@@ -63,7 +63,7 @@ def test_every_task_runs_once_and_its_rows_are_kept(spark: SparkSession, tmp_pat
 
 def test_each_file_holds_the_rows_of_one_part(spark: SparkSession, tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    run_tasks(spark, run, "stored", ["a", "b"], record_task)
+    run_tasks(spark.sparkContext, run, "stored", ["a", "b"], record_task)
     division = Division.from_names(file.name for file in read_files(run))
     assert division == Division.for_run(run)
     for part in range(division.parts):
@@ -75,8 +75,8 @@ def test_each_file_holds_the_rows_of_one_part(spark: SparkSession, tmp_path: Pat
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_job_that_fails_leaves_no_row_and_no_file(spark: SparkSession, tmp_path: Path, at_once: bool) -> None:
     run = make_run(tmp_path)
-    run_tasks(spark, run, "stored", ["c"], record_task)
+    run_tasks(spark.sparkContext, run, "stored", ["c"], record_task)
     before = read_files(run)
     with pytest.raises(Exception, match="the cluster is gone"):
-        run_tasks(spark, run, "stored", ["a", "b"], record_until_failure, at_once=at_once)
+        run_tasks(spark.sparkContext, run, "stored", ["a", "b"], record_until_failure, at_once=at_once)
     assert read_files(run) == before

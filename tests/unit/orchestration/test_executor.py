@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,3 +89,22 @@ def test_a_worker_that_was_killed_leaves_no_message_for_a_later_worker(
     executor.sync()
     assert executor.workers == {}
     assert executor.activity_queue.empty()
+
+
+def test_a_worker_imports_the_modules_of_tasks_once_and_bears_one_that_is_broken(
+    executor: EmbeddedExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    imported = tmp_path / "imported"
+    (tmp_path / "broken_module.py").write_text("raise ValueError('planted')")
+    (tmp_path / "whole_module.py").write_text(f"import os; open({str(imported)!r}, 'a').write(f'{{os.getpid()}} ')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(module, "_TASK_MODULES", ("broken_module", "whole_module"))
+    for _ in range(2):
+        give_task(executor)
+        await_end(executor)
+    assert imported.read_text() == f"{next(iter(executor.workers))} "
+
+
+@pytest.mark.parametrize("name", module._TASK_MODULES)
+def test_every_module_that_workers_import_exists(name: str) -> None:
+    assert find_spec(name) is not None
