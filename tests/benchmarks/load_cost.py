@@ -300,7 +300,7 @@ class Turns:
         """Return a run like `run` in a directory of its own, with a subscription of its own."""
         scenario = run.scenario
         subscriptions = [
-            each.model_copy(update={"name": f"audit-{number}"}) for each in scenario.workload.subscriptions
+            each.model_copy(update={"name": f"audit_{number}"}) for each in scenario.workload.subscriptions
         ]
         workload = scenario.workload.model_copy(update={"subscriptions": subscriptions})
         return Run.create(
