@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from brokerproof import clock
-from brokerproof.clients.client_process import Parent
+from brokerproof.clients.client_process import Parent, spare_collections
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
@@ -555,6 +555,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parent.watch()
     run = Run(directory)
     follow_time_axis(run)
+    spare_collections()
     task = plan_producers(run)[int(number)]
     producer = ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone)
     with note_wall_clock(run, task.client):
