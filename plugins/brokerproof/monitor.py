@@ -227,7 +227,7 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
     for part in range(workload.producer_count):
         produced = read_live_status(run, f"load-{part}")
         if produced.get("missed_rate") is not None:
-            missed[produced["producer"]] = produced["missed_rate"]
+            missed[produced.get("producer", f"load-{part}")] = produced["missed_rate"]
         for name, value in produced.items():
             if name in ("acked", "failed", "unknown"):
                 counters[name] = counters.get(name, 0) + int(value)
