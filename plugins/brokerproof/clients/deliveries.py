@@ -89,7 +89,7 @@ class Deliveries:
     def take(self) -> tuple[dict[str, Sequence[Any]], list[ConfirmedAcks]]:
         """Return the deliveries and the cluster's answers that came since the last call, both in order of arrival.
 
-        The deliveries are {column: values}. The acks of none of them are confirmed.
+        The deliveries are {column: values}. `acknowledged_at` is empty in each of them.
         """
         # Acks are taken first, because the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]

@@ -236,7 +236,7 @@ def _received(message: Any, cluster: str, partition: int | None) -> Received:
     home, producer, seq = identity.groups() if identity else (cluster, None, None)
     message_id = message.message_id()
     batch = message_id.batch_index()
-    # Without names of fields, this takes half as long.
+    # Positional arguments, because names of fields cost time for each message.
     return Received(
         producer,
         None if seq is None else int(seq),
