@@ -17,7 +17,7 @@ from typing import Any
 
 from brokerproof import clock
 from brokerproof.clients.closing import close_clients
-from brokerproof.clients.deliveries import describe_received
+from brokerproof.clients.deliveries import list_columns
 from brokerproof.errors import BrokerproofError, DeadlineError, RunError
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.directory import Run
@@ -37,7 +37,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.seals import seal_tables
-from brokerproof.run.tables import Batches, make_batch
+from brokerproof.run.tables import Batches, join_columns
 from brokerproof.systems.abilities import LocatesCopies, ReadsFromDisk
 from brokerproof.systems.clients import Clients, Position, Reader, Received
 from brokerproof.systems.destinations import find_replication_drains, list_clusters_reached
@@ -57,6 +57,8 @@ _STALLED_S = 45.0
 _MONITOR_TIMEOUT_S = 30.0
 # Reading a log ends after this many unreadable parts, because each costs two times `_STALLED_S`.
 _MOST_PARTS = 3
+# The fields of a message that was read, without the client's own object.
+_READ = Received._fields[:-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +85,13 @@ def read_log(run: Run, task: ReadTask) -> Batches:
     log, live, reading = task.log, LiveStatus(run, f"read-back-{task.number}"), _Reading()
     constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
     clients = make_clients(run, log.cluster)
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     try:
         for received in _receive_all(run, log, clients, reading):
-            rows.append(describe_received(received))
+            rows.append(received[:-1])
             if len(rows) >= _ROWS:
                 live.show(read=reading.count)
-                yield make_batch("stored", rows, constant)
+                yield join_columns("stored", list_columns(_READ, rows), constant)
                 rows = []
     except Exception as error:
         # The record holds the error, because Spark would drop the rows of other logs too if it were raised.
@@ -99,7 +101,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
     finally:
         close_clients(client=clients)
     if rows:
-        yield make_batch("stored", rows, constant)
+        yield join_columns("stored", list_columns(_READ, rows), constant)
     live.show(read=reading.count)
     write_record(run, _conclude_log(run, task, reading))
 

@@ -216,14 +216,19 @@ def _sample_repeatedly(
 def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
     """Write the live status with the name `live`, which the command line shows for the run.
 
-    It has the content of the live status with the name `run`, the sums of all clients' counts, and the latest samples.
+    It has the content of the live status with the name `run`, the sums of all clients' counts, the producers that miss
+    their rates now with the reasons, and the latest samples.
     `latest` is {(source of the sample, metric): value}.
     """
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
+    missed: dict[str, list[str]] = {}
     workload = run.scenario.workload
     for part in range(workload.producer_count):
-        for name, value in read_live_status(run, f"load-{part}").items():
+        produced = read_live_status(run, f"load-{part}")
+        if produced.get("missed_rate") is not None:
+            missed[produced.get("producer", f"load-{part}")] = produced["missed_rate"]
+        for name, value in produced.items():
             if name in ("acked", "failed", "unknown"):
                 counters[name] = counters.get(name, 0) + int(value)
     part = 0
@@ -234,6 +239,7 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
     shown.pop("at", None)
     LiveStatus(run, "live").show(
         **(shown | counters),
+        missed_rates=missed,
         owner=", ".join(dict.fromkeys(owners)),
         alive=_collect_alive(latest),
         under_replicated=_sum_under_replicated(latest),

@@ -286,7 +286,8 @@ class Turns:
         name = topic.make_full_name(run.scenario.workload)
         subscription = f"{clients}-{number}"
         if clients == "pulsar-perf":
-            return start_all([self._make_perf_command(work, name, subscription)])
+            command = self._make_perf_command(work, name, subscription)
+            return start_all([command] * (CLIENTS if work == "read" else 1))
         if clients == "plain":
             command = [sys.executable, __file__, "--client", work, self._url, name, subscription]
             return start_all([command] * CLIENTS)
@@ -300,7 +301,7 @@ class Turns:
         """Return a run like `run` in a directory of its own, with a subscription of its own."""
         scenario = run.scenario
         subscriptions = [
-            each.model_copy(update={"name": f"audit-{number}"}) for each in scenario.workload.subscriptions
+            each.model_copy(update={"name": f"audit_{number}"}) for each in scenario.workload.subscriptions
         ]
         workload = scenario.workload.model_copy(update={"subscriptions": subscriptions})
         return Run.create(
@@ -332,7 +333,8 @@ class Turns:
                 str(MAX_PENDING),
             ],
             "consume": ["-n", str(CLIENTS), "-ss", subscription, "-st", "Shared", "-sp", "Earliest"],
-            "read": ["-n", str(CLIENTS), "-m", "earliest"],
+            # It begins at the earliest message, and refuses this word as an option. Each process has one reader.
+            "read": [],
         }
         return [*java, *tool, *options[work], name]
 

@@ -37,6 +37,8 @@ from brokerproof.run.records import (
     LoadEnd,
     LogRead,
     LogsRead,
+    MissedRate,
+    MissedRates,
     PhaseTimes,
     ProducerEnd,
     Record,
@@ -141,6 +143,8 @@ def plant_whole_run(directory: Path) -> Run:
     )  # fmt: skip
     write_record(run, end)
     write_record(run, LoadEnd(finished=True, why="", scheduled=3, producers=(end,), at=start))
+    missed = MissedRate(begin=start, end=start + 1, due=2, acked=1, pushed_back_s=0.5, no_time_s=0.0, contended_s=0.1)
+    write_record(run, MissedRates(process="p0-0", times=(missed,), at=start))
     log = LogRead(task=0, cluster="c", topic="t", partition=-1, end="1:3", read_to_end=True, why="", messages=3)
     write_record(run, LogsRead(started_at=start, finished_at=start, logs=(log,)))
     drain = SubscriptionDrain(cluster="c", topic="t", partition=-1, subscription="audit", drained=True, why="")

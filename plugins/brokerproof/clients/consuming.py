@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from brokerproof import clock
-from brokerproof.clients.client_process import Parent
+from brokerproof.clients.client_process import Parent, spare_collections
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment, name_client
@@ -26,7 +26,7 @@ from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
-from brokerproof.run.tables import Batches, make_batch
+from brokerproof.run.tables import Batches, join_columns, make_batch
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.abilities import ConfirmsAcks
 from brokerproof.systems.clients import Clients, Consumer
@@ -193,9 +193,9 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
     record.append(make_batch("deliveries", [], constant))
 
     def keep() -> None:
-        rows, acks = consumer.deliveries.take()
-        if rows or acks:
-            record.append(make_batch("deliveries", rows, constant), acks)
+        columns, acks = consumer.deliveries.take()
+        if columns["seq"] or acks:
+            record.append(join_columns("deliveries", columns, constant), acks)
 
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
     receiving.start()
@@ -260,6 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parent.watch()
     run = Run(directory)
     follow_time_axis(run)
+    spare_collections()
     task = plan_consumers(run)[int(number)]
     with note_wall_clock(run, task.client):
         consume(run, task, epoch=int(epoch), gone=parent.gone)

@@ -17,6 +17,10 @@ from brokerproof.systems.clients import Position, Received
 
 # Microseconds that a row waits for the confirmation of its ack. After this time it is complete without confirmation.
 _CONFIRM_US = 20_000_000
+# The columns of a position.
+_PLACE = ("segment", "offset", "batch_index")
+_NO_POSITION = (None, None, None)
+_DELIVERED = ("cluster", "incarnation", "arrival", "received_at", *Received._fields[:-1])
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -47,21 +51,16 @@ def _is_number(value: object) -> bool:
     return type(value) is int and -(2**63) <= value < 2**63
 
 
-def describe_received(received: Received) -> dict[str, Any]:
-    """Return {column: value} of a received message, for the columns that the tables `deliveries` and `stored` share."""
-    segment, offset, index = received.position or (None, None, None)
-    return {
-        "producer": received.producer,
-        "seq": received.seq,
-        "key": received.key,
-        "payload_hash": received.payload_hash,
-        "partition": received.partition,
-        "segment": segment,
-        "offset": offset,
-        "batch_index": index,
-        "published_at": received.published_at,
-        "replicated_from": received.replicated_from,
-    }
+def list_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+    """Return {column: values} of received messages, with the columns of a position instead of `position`.
+
+    Each row has the values that `names` names.
+    """
+    if not rows:
+        return dict.fromkeys((*names, *_PLACE), ())
+    columns: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
+    places = zip(*(position or _NO_POSITION for position in columns.pop("position")), strict=True)
+    return columns | dict(zip(_PLACE, places, strict=True))
 
 
 class Deliveries:
@@ -73,33 +72,29 @@ class Deliveries:
     def __init__(self, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
         self._time = time
         self.count = 0
-        self._received: deque[dict[str, Any]] = deque()
+        # Columns are made when the record is written, because a dictionary for each message would take longer.
+        self._received: deque[tuple[Any, ...]] = deque()
         self._acks: deque[ConfirmedAcks] = deque()
 
     def add(self, received: Received, *, cluster: str, incarnation: int) -> None:
         """Note a delivery that is about to be acknowledged."""
-        self._received.append(
-            {
-                "cluster": cluster,
-                "incarnation": incarnation,
-                "arrival": self.count,
-                "received_at": self._time.now_us(),
-                "redelivery_count": received.redelivery_count,
-                "acknowledged_at": None,
-                **describe_received(received),
-            }
-        )
+        # The client's own object would keep the payload in memory.
+        self._received.append((cluster, incarnation, self.count, self._time.now_us(), *received[:-1]))
         self.count += 1
 
     def confirm(self, confirmed: ConfirmedAcks) -> None:
         """Note a cluster's answer about the acks of this consumer's subscription."""
         self._acks.append(confirmed)
 
-    def take(self) -> tuple[list[dict[str, Any]], list[ConfirmedAcks]]:
-        """Return the deliveries and the cluster's answers that came since the last call, both in order of arrival."""
+    def take(self) -> tuple[dict[str, Sequence[Any]], list[ConfirmedAcks]]:
+        """Return the deliveries and the cluster's answers that came since the last call, both in order of arrival.
+
+        The deliveries are {column: values}. `acknowledged_at` is empty in each of them.
+        """
         # Acks are taken first, because the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]
-        return [self._received.popleft() for _ in range(len(self._received))], acks
+        rows = [self._received.popleft() for _ in range(len(self._received))]
+        return {**list_columns(_DELIVERED, rows), "acknowledged_at": [None] * len(rows)}, acks
 
 
 class AckedDeliveries:

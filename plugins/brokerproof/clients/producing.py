@@ -24,20 +24,19 @@ import numpy as np
 import pyarrow as pa
 
 from brokerproof import clock
-from brokerproof.clients.client_process import Parent
+from brokerproof.clients.client_process import Parent, spare_collections
 from brokerproof.clients.closing import close_in_time
+from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
 from brokerproof.errors import RunError, shorten
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
-from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
+from brokerproof.run.records import EarlyEnd, MissedRates, PhaseTimes, ProducerEnd, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome, Batches, join_columns
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
-# A message that is sent with less delay than this is sent in time.
-_IN_TIME_S = 0.1
 _TICK_S = 0.002
 _ASK_EVERY_S = 0.25
 _SHOW_EVERY_S = 1.0
@@ -49,6 +48,8 @@ _CLOSE_S = 10.0
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000
 _ROWS = 10_000
+# Payloads of this many messages are made before the first of them is sent.
+_BURST = 64
 # The load may become steady late, and then lasts longer by this many seconds.
 _SPARE_S = 600
 # More messages than a producer sends in a day.
@@ -182,6 +183,10 @@ class ScheduledProducer:
         # In µs: when the producer was last outside the system's client, and the standstills (from, to) so far.
         self._seen_us = 0
         self._standstills: list[tuple[int, int]] = []
+        # The thread that writes the record notes that the process stood still, and the sender that it did.
+        self._standstills_lock = threading.Lock()
+        self._times, self._wait, self._watch = SenderTimes(clock.now_us()), ProcessorWait(), RateWatch(task.rate)
+        self._overslept_s = 0.0
         # A message must not count as late because the producer itself was late.
         self._standstill_s = min(STANDSTILL_S, run.scenario.late_after_s)
 
@@ -215,8 +220,8 @@ class ScheduledProducer:
         close_in_time(_EARLY_SETTLE_S if self._early else _CLOSE_S, **dict(reversed(opened.items())))
 
     def _send_all(self, send: Callable[..., None]) -> None:
-        name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
-        limit, start_at = self.workload.client.max_pending, self._start_at
+        rate, start_at = self.task.rate, self._start_at
+        limit = self.workload.client.max_pending
         # Seconds for which the system delayed the next message, in `send` or by a full `max_pending`.
         held_up_s = 0.0
         stood_still = False
@@ -224,46 +229,73 @@ class ScheduledProducer:
         while True:
             now = self._find_standstill() / 1e6
             ends_at = self._find_end(now)
-            horizon = now if ends_at is None else min(now, ends_at)
-            due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
+            due = self._count_due(now)
             settle_s = _EARLY_SETTLE_S if self._early else self.run.scenario.settle_s
             gives_up_us = float("inf") if ends_at is None else (ends_at + settle_s) * 1e6
+            activity = Activity.IDLE
             while self.scheduled < due:
-                if self.attempts.pending >= limit:
+                room = limit - self.attempts.pending
+                if room <= 0:
                     # After a standstill, answers that came meanwhile are not counted yet.
                     if not stood_still:
                         self._held_back = due
                         held_up_s = float("inf")
+                        activity = Activity.HELD_BACK
                     break
                 # A client that was suspended must not catch up when the load is over.
                 if self._seen_us >= gives_up_us:
                     break
-                seq = self.scheduled
-                if seq >= self._reserved:
-                    self._await_reservation(seq)
-                content = make_payload(name, seq, size)
-                sent_us = self._find_standstill()
-                self.attempts.begin(seq, hash_payload(content), sent_us)
-                self.scheduled += 1
-                sent_at = sent_us / 1e6
-                due_at = start_at + seq / rate
-                if sent_at - due_at < _IN_TIME_S:
-                    held_up_s = 0.0
-                elif sent_at - due_at - held_up_s > self._standstill_s:
-                    # The producer was too slow for a while, even without one long standstill.
-                    self._keep_standstill(due_at, sent_at)
-                send(seq, keys[seq % len(keys)], content, partial(self.attempts.settle, seq))
-                # A delay inside the system's client is a delay by the system.
-                self._seen_us = clock.now_us()
-                held_up_s += self._seen_us / 1e6 - sent_at
+                if self.scheduled >= self._reserved:
+                    self._await_reservation(self.scheduled)
+                count = min(_BURST, room, due - self.scheduled, self._reserved - self.scheduled)
+                held_up_s = self._send_burst(send, count, held_up_s, gives_up_us)
             if ends_at is not None and now >= ends_at:
                 is_all_sent = self._early or self.scheduled >= due
                 if (is_all_sent and not self.attempts.pending) or now * 1e6 >= gives_up_us:
                     self._check_held_back(due)
                     return
-            before = clock.now_s()
+            before_us = clock.now_us()
+            self._times.enter(activity, before_us)
             time.sleep(_TICK_S)
-            stood_still = clock.now_s() - before > STANDSTILL_S
+            now_us = clock.now_us()
+            stood_still = now_us - before_us > STANDSTILL_S * 1e6
+            late_us = now_us - (start_at + self.scheduled / rate) * 1e6
+            is_idle = activity is Activity.IDLE
+            self._times.enter(Activity.PREPARING, now_us, is_late=is_idle and late_us > IN_TIME_S * 1e6)
+
+    def _send_burst(self, send: Callable[..., None], count: int, held_up_s: float, gives_up_us: float) -> float:
+        """Send the next `count` messages. Return the seconds for which the system has delayed the message after them.
+
+        `held_up_s` is the same of the first message. No message is sent after `gives_up_us`.
+        """
+        name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
+        begin, settle = self.attempts.begin, self.attempts.settle
+        first = self.scheduled
+        contents = [make_payload(name, seq, size) for seq in range(first, first + count)]
+        sent_us = begun_us = self._find_standstill()
+        late_s = begun_us / 1e6 - (self._start_at + first / rate)
+        if late_s < IN_TIME_S:
+            held_up_s = 0.0
+        self._times.enter(Activity.SENDING, begun_us, is_late=late_s > IN_TIME_S)
+        for seq, content in enumerate(contents, first):
+            begin(seq, hash_payload(content), sent_us)
+            self.scheduled = seq + 1
+            send(seq, keys[seq % len(keys)], content, partial(settle, seq))
+            sent_us = clock.now_us()
+            if sent_us >= gives_up_us:
+                break
+        self._seen_us = sent_us
+        self._times.enter(Activity.PREPARING, sent_us)
+        if late_s - held_up_s > self._standstill_s:
+            # The producer was too slow for a while, even without one long standstill.
+            self._keep_standstill(self._start_at + first / rate, sent_us / 1e6)
+        # A delay inside the system's client is a delay by the system.
+        return held_up_s + (sent_us - begun_us) / 1e6
+
+    def _count_due(self, now: float) -> int:
+        """Return how many messages were due until a Unix time, and until the schedule's end if it is known."""
+        horizon = now if self._ends_at is None else min(now, self._ends_at)
+        return int((horizon - self._start_at) * self.task.rate) + 1 if horizon >= self._start_at else 0
 
     def _find_standstill(self) -> int:
         """Return the present time in µs. If the process stood still for too long, note this period as a standstill."""
@@ -276,9 +308,11 @@ class ScheduledProducer:
     def _keep_standstill(self, begin: float, end: float) -> None:
         """Note a period, in Unix seconds, in which the producer itself was late. Periods that touch are merged."""
         begin_us, end_us = int(begin * 1e6), int(end * 1e6)
-        if self._standstills and begin_us <= self._standstills[-1][1]:
-            begin_us = min(begin_us, self._standstills.pop()[0])
-        self._standstills.append((begin_us, end_us))
+        with self._standstills_lock:
+            while self._standstills and begin_us <= self._standstills[-1][1]:
+                earlier_us, later_us = self._standstills.pop()
+                begin_us, end_us = min(begin_us, earlier_us), max(end_us, later_us)
+            self._standstills.append((begin_us, end_us))
 
     def _check_held_back(self, due: int) -> None:
         """Raise RunError if one of the first `due` messages was neither sent nor held back by `max_pending`.
@@ -315,16 +349,58 @@ class ScheduledProducer:
 
     def _keep_record(self) -> None:
         try:
+            sampled_us = clock.now_us()
             while not self._ended:
+                before_us = clock.now_us()
                 with self._changed:
                     self._changed.wait_for(lambda: self._ended or self.scheduled >= self._reserved, KEEP_EVERY_S)
+                now_us = clock.now_us()
+                self._note_oversleeping(before_us, now_us)
                 self._extend_reservation()
                 self._write_rows()
+                if now_us - sampled_us >= KEEP_EVERY_S * 1e6:
+                    sampled_us = now_us
+                    self._watch_rate()
         except Exception as error:
             # The sender must not send messages that cannot be recorded.
             self._keep_error = error
             with self._changed:
                 self._changed.notify_all()
+
+    def _note_oversleeping(self, before_us: int, now_us: int) -> None:
+        """Note by how much this thread woke up too late. It waits from `before_us` on for `KEEP_EVERY_S` at most."""
+        late_s = (now_us - before_us) / 1e6 - KEEP_EVERY_S
+        if late_s > IN_TIME_S:
+            self._overslept_s += late_s
+        if late_s > self._standstill_s:
+            # The whole process stood still, and so did the sender.
+            self._keep_standstill(before_us / 1e6 + KEEP_EVERY_S, now_us / 1e6)
+
+    def _watch_rate(self) -> None:
+        """Take a sample of the load, and record the times in which the rate was missed if they changed."""
+        now_us, pending = clock.now_us(), self.attempts.pending
+        sample = sample_load(
+            self._times,
+            self._wait,
+            now_us,
+            due=self._count_due(now_us / 1e6),
+            acked=self.attempts.counts[AttemptOutcome.ACKED],
+            pending=pending,
+            overslept_s=self._overslept_s,
+        )
+        if not self._watch.add(sample):
+            return
+        write_record(
+            self.run,
+            MissedRates(
+                process=f"{self.task.producer}-{self._epoch}",
+                times=tuple(self._watch.times),
+                omitted=self._watch.omitted,
+                at=now_us,
+            ),
+        )
+        missed = self._watch.now
+        self._live.show(missed_rate=None if missed is None else [str(reason) for reason in missed.reasons])
 
     def _end_record(self, keeper: threading.Thread) -> None:
         """Write the remaining rows to the record. The rows of messages held back until the end come last.
@@ -479,6 +555,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parent.watch()
     run = Run(directory)
     follow_time_axis(run)
+    spare_collections()
     task = plan_producers(run)[int(number)]
     producer = ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone)
     with note_wall_clock(run, task.client):

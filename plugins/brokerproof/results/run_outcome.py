@@ -19,6 +19,7 @@ from brokerproof.experiment.scenario import ExpectedOutcome, Phase, Scenario
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.results.durations import compute_durations
+from brokerproof.results.missed_rates import describe_missed_rates
 from brokerproof.results.story import describe_faults, tell_story
 from brokerproof.run.directory import RUN_REPORT, Run
 from brokerproof.run.judgement import TOTALS, Judgement, find_judgement
@@ -56,7 +57,12 @@ def compose_outcome(run: Run) -> Outcome:
         met=not shortfalls,
         why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, further),
         story=_tell(run, judgement),
-        notes=(*_list_earlier(run), *_describe_kept_cluster(run), *(judgement.notes if judgement else ())),
+        notes=(
+            *_list_earlier(run),
+            *_describe_kept_cluster(run),
+            *describe_missed_rates(run),
+            *(judgement.notes if judgement else ()),
+        ),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
         unknown_suites=_explain_unknown_suites(judgement) if judgement else {},
         not_applicable=judgement.inapplicable if judgement else {},

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import fsspec
@@ -356,6 +357,53 @@ class ProducerEnd(Record):
         """{outcome: the number of rows that the producer counted}; None if a number is missing."""
         counts = {str(outcome): getattr(self, outcome) for outcome in AttemptOutcome}
         return None if None in counts.values() else counts
+
+
+class RateReason(StrEnum):
+    """Why a producer missed its rate."""
+
+    CLUSTER = "the cluster pushed back"
+    MACHINE = "this machine had no time"
+
+
+class MissedRate(StrictModel):
+    """A time in which too few of a producer's due messages were acked, and what the producer measured meanwhile."""
+
+    begin: Moment
+    end: Moment
+    due: int
+    acked: int
+    # Seconds in which the cluster held messages back: by a full `max_pending`, by a `send` that blocked, or by acks
+    # that came later than before.
+    pushed_back_s: float
+    # Seconds for which the producer was late by itself, or its threads waited for a processor or woke up late.
+    no_time_s: float
+    # Seconds in which some process of this machine waited for a processor; None if the kernel does not count them.
+    contended_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.begin) / 1e6
+
+    @property
+    def reasons(self) -> tuple[RateReason, ...]:
+        """The measured reasons: each explains at least half of the missing messages. None is known if this is empty."""
+        missing_s = self.seconds * (1 - self.acked / self.due) if self.due else 0.0
+        measured = {RateReason.CLUSTER: self.pushed_back_s, RateReason.MACHINE: self.no_time_s}
+        return tuple(reason for reason, seconds in measured.items() if seconds and seconds >= missing_s / 2)
+
+
+class MissedRates(Record):
+    """The times in which a producer's process missed its rate, written while such a time goes on."""
+
+    KEY = "process"
+
+    # PRODUCER-EPOCH
+    process: str
+    times: tuple[MissedRate, ...]
+    # The number of further times, which are not in `times`.
+    omitted: int = 0
+    at: Moment
 
 
 class LoadEnd(Record):

@@ -6,7 +6,6 @@ Clients publish, consume and read back single messages, and report the position 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import xxhash
@@ -43,8 +42,7 @@ class Settled(NamedTuple):
     position: Position | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """One message as a client received it."""
 
     producer: str | None
@@ -59,7 +57,7 @@ class Received:
     published_at: int
     # The cluster that the message was published to; None if the message was received in that cluster.
     replicated_from: str | None
-    # The client's own object, for `acknowledge`.
+    # The client's own object, for `acknowledge`. It is the last field, so that it can be left out.
     handle: Any
 
 

@@ -81,9 +81,10 @@ def test_it_goes_after_the_fault_and_its_time_and_does_not_wait_for_what_it_leav
     wait_until(lambda: consumer.cluster == US, timeout_s=10, what="the move")
     before = consumer.deliveries.count
     wait_until(lambda: consumer.deliveries.count > before + 5, timeout_s=10, what="messages of us")
-    rows, _ = consumer.deliveries.take()
-    assert {(row["cluster"], row["producer"], row["incarnation"]) for row in rows} == {(EU, EU, 0), (US, US, 1)}
-    assert [row["arrival"] for row in rows] == list(range(len(rows)))
+    columns, _ = consumer.deliveries.take()
+    places = zip(columns["cluster"], columns["producer"], columns["incarnation"], strict=True)
+    assert set(places) == {(EU, EU, 0), (US, US, 1)}
+    assert list(columns["arrival"]) == list(range(len(columns["arrival"])))
 
 
 class NotAnsweringError(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from brokerproof import clock
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
-from brokerproof.run.tables import make_batch
+from brokerproof.run.tables import join_columns
 from brokerproof.systems.clients import Position, Received
 
 EU, US = "cluster-eu", "cluster-us"
@@ -29,9 +29,9 @@ def rows_of(*numbers: int, at: int = START, cluster: str = EU, partition: int = 
     deliveries = Deliveries()
     for number in numbers:
         deliveries.add(received(number, partition), cluster=cluster, incarnation=0)
-    rows, _ = deliveries.take()
+    columns, _ = deliveries.take()
     constant = {"run_id": "r", "topic": "t", "subscription": "s", "consumer": "c"}
-    return make_batch("deliveries", [{**row, "received_at": at} for row in rows], constant)
+    return join_columns("deliveries", {**columns, "received_at": [at] * len(numbers)}, constant)
 
 
 def acked(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int | None]]:

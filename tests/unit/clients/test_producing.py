@@ -15,7 +15,7 @@ import pytest
 from brokerproof import clock
 from brokerproof.clients import producing
 from brokerproof.clients.producing import Attempts, ScheduledProducer, complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader
+from brokerproof.clients.record import KEEP_EVERY_S, RecordReader
 from brokerproof.run.directory import Run
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome
@@ -206,6 +206,17 @@ def test_a_producer_that_itself_did_nothing_says_when(run: Run, monkeypatch: pyt
     assert start <= begin <= awake <= until
     assert (until - start) / 1e6 == pytest.approx((awake - begin) / 1e6, abs=0.5)
     assert len(rows) == count_due(run, rows)
+
+
+def test_a_process_that_stood_still_says_when_in_any_state_of_its_sender(run: Run) -> None:
+    producer = ScheduledProducer(run, plan_producers(run)[0])
+    begin = clock.now_us()
+    # The thread that writes the record wakes up in time, a little late, and 2 s late.
+    for slept_s in (KEEP_EVERY_S, KEEP_EVERY_S + 0.9, KEEP_EVERY_S + 2):
+        producer._note_oversleeping(begin, begin + int(slept_s * 1e6))
+    ((start, until),) = producer._standstills
+    assert (start - begin) / 1e6 == pytest.approx(KEEP_EVERY_S, abs=0.01)
+    assert (until - begin) / 1e6 == pytest.approx(KEEP_EVERY_S + 2, abs=0.01)
 
 
 @pytest.mark.parametrize("in_send", [False, True])

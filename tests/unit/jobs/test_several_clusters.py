@@ -220,7 +220,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_the_other(tmp_path: Path) -> No
 def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     for part in range(4):
-        LiveStatus(run, f"load-{part}").show(acked=10)
+        LiveStatus(run, f"load-{part}").show(acked=10, producer=f"p{part}", missed_rate=["why"] if part == 2 else None)
     at = "topic:persistent://world/global/orders@"
     latest = {
         (f"{at}{EU}", "owner"): "broker-eu-1",
@@ -236,6 +236,7 @@ def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
     monitor._write_live_status(run, latest)
     live = read_live_status(run, "live")
     assert live["acked"] == 40
+    assert live["missed_rates"] == {"p2": ["why"]}
     assert live["owner"] == "broker-eu-1, broker-us-2"
     assert live["alive"] == {"broker": ["broker-eu-1", "broker-us-2"]}
     assert live["under_replicated"] == "3"

@@ -22,7 +22,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure, write_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import NodeRestarts
-from brokerproof.run.records import StepProblem, StepSeconds, write_record
+from brokerproof.run.records import MissedRate, MissedRates, PhaseTimes, StepProblem, StepSeconds, write_record
 from builders import make_check, make_measurement, make_suite
 
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
@@ -513,3 +513,32 @@ def test_a_table_that_is_damaged_hides_no_outcome(run: Run) -> None:
     for file in Path(run.table("observations")).iterdir():
         file.write_text("no Parquet")
     assert compose_outcome(run).restarts == ()
+
+
+def test_the_outcome_names_missed_rates_and_their_measured_reasons(plant, judgement):
+    run = plant(judged=judgement())
+    steady = 1_700_000_000_000_000
+    write_record(run, PhaseTimes(steady_at=steady, impact_at=steady, recovery_at=steady, ends_at=steady))
+
+    def miss(after_s, seconds, **measured):
+        begin = steady + after_s * 1_000_000
+        figures = {"due": 1000, "acked": 500, "pushed_back_s": 0.0, "no_time_s": 0.0, **measured}
+        return MissedRate(begin=begin, end=begin + seconds * 1_000_000, **figures)
+
+    before = miss(-9, 5, pushed_back_s=5.0)
+    times = (before, miss(1, 20, pushed_back_s=20.0, contended_s=3.0), miss(30, 4, no_time_s=4.0), miss(40, 2))
+    write_record(run, MissedRates(process="mycluster-p0-0", times=times, at=steady))
+    write_record(run, MissedRates(process="mycluster-p1-0", times=(before,), at=steady))
+
+    assert compose_outcome(run).notes == (
+        "mycluster-p0 missed its rate 3 times, for 26.0 s in all: the cluster pushed back for 20.0 s, this machine had "
+        "no time for 4 s and the reason is unknown for 2 s. The longest time began at 22:13:21 and lasted 20.0 s, with "
+        "500 of 1,000 due messages acked; in 3 s of it, a program of this machine waited for a processor.",
+    )
+
+
+def test_a_damaged_record_of_missed_rates_is_named(plant, judgement):
+    run = plant(judged=judgement())
+    run.write_text("state/missed_rates-p0-0.json", "{}")
+    (note,) = compose_outcome(run).notes
+    assert note.startswith("Whether the producers held their rates is not known: ")

@@ -15,6 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from brokerproof.experiment.numbers import join_names
 from brokerproof.orchestration.follow.airflow_client import TaskState
 
 _LINE_EVERY_S = 5
@@ -62,16 +63,27 @@ class Snapshot:
         if isinstance(restarted, dict) and restarted:
             times = (f"{node} {count}×" for node, count in restarted.items())
             parts.append("started again: " + ", ".join(times))
+        if missed := self.describe_missed_rates():
+            parts.append(missed)
         if live.get("text"):
             parts.append(str(live["text"]))
         return "  ".join(parts)
+
+    def describe_missed_rates(self) -> str:
+        """Return a text that names the producers that miss their rates now, and the reasons; empty without any."""
+        missed = self.live.get("missed_rates")
+        if not isinstance(missed, dict) or not missed:
+            return ""
+        reasons = dict.fromkeys(reason for each in missed.values() for reason in each or ["reason unknown"])
+        return f"rate not held by {join_names(missed)} ({' and '.join(reasons)})"
 
 
 class Progress:
     """Shows a run's progress from snapshots, which are states of the run at one moment.
 
     A terminal shows only the newest snapshot. Elsewhere, for example in a file, a snapshot is printed as a line if
-    `_LINE_EVERY_S` seconds have passed since the last line, or if the running tasks have changed.
+    `_LINE_EVERY_S` seconds have passed since the last line, if the running tasks have changed, or if the producers that
+    miss their rates or the reasons have changed.
     """
 
     def __init__(self, console: Console, title: str) -> None:
@@ -80,7 +92,7 @@ class Progress:
         self._started = time.monotonic()
         self._live = Live(console=console, transient=True, refresh_per_second=4) if console.is_terminal else None
         self._next_line = 0.0
-        self._last_running: list[str] = []
+        self._last: tuple[list[str], str] = [], ""
 
     def __enter__(self) -> Self:
         if self._live:
@@ -113,9 +125,9 @@ class Progress:
         elapsed_s = time.monotonic() - self._started
         if self._live:
             self._live.update(self._render_screen(snapshot, elapsed_s))
-        elif elapsed_s >= self._next_line or snapshot.running != self._last_running:
+        elif elapsed_s >= self._next_line or (snapshot.running, snapshot.describe_missed_rates()) != self._last:
             self._next_line = elapsed_s + _LINE_EVERY_S
-            self._last_running = snapshot.running
+            self._last = snapshot.running, snapshot.describe_missed_rates()
             self.print_sentence(snapshot.format_line(elapsed_s))
 
     def _render_screen(self, snapshot: Snapshot, elapsed_s: float) -> Group:

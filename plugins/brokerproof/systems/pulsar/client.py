@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import _pulsar
@@ -124,6 +126,8 @@ class PulsarProducer:
         self._producer = producer
         # The C++ client's own producer. The wrapper's `send_async` takes 8 µs more, because it checks ten arguments.
         self._send_async = producer._producer.send_async
+        # The client's thread that brings the answers, once it has a lasting state in Python.
+        self._attached = 0
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
         """Begin to publish a message. The callback `settle` must be quick, because it runs on the client's I/O thread.
@@ -132,6 +136,8 @@ class PulsarProducer:
         """
 
         def answered(result: pulsar.Result, message_id: Any) -> None:
+            if get_ident() != self._attached:
+                self._attach()
             settle(_settled(result, message_id))
 
         message = _pulsar.MessageBuilder()
@@ -142,6 +148,15 @@ class PulsarProducer:
             self._send_async(message.build(), answered)
         except pulsar.PulsarException as error:
             settle(Settled(AttemptOutcome.UNKNOWN, error=type(error).__name__))
+
+    def _attach(self) -> None:
+        """Let the present thread, which is the C++ client's, keep its state in Python until the process ends.
+
+        Otherwise Python makes a state and maps memory for each answer, and frees both again. Then a published message
+        costs 35 µs of processor time instead of 21.
+        """
+        ctypes.pythonapi.PyGILState_Ensure()
+        self._attached = get_ident()
 
     def close(self) -> None:
         """Close the producer.
@@ -221,15 +236,16 @@ def _received(message: Any, cluster: str, partition: int | None) -> Received:
     home, producer, seq = identity.groups() if identity else (cluster, None, None)
     message_id = message.message_id()
     batch = message_id.batch_index()
+    # Positional arguments, because names of fields cost time for each message.
     return Received(
-        producer=producer,
-        seq=None if seq is None else int(seq),
-        key=message.partition_key() or None,
-        payload_hash=hash_payload(message.data()),
-        partition=message_id.partition() if partition is None else partition,
-        position=Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
-        redelivery_count=message.redelivery_count(),
-        published_at=message.publish_timestamp() * 1000,
-        replicated_from=home if home != cluster else None,
-        handle=message,
+        producer,
+        None if seq is None else int(seq),
+        message.partition_key() or None,
+        hash_payload(message.data()),
+        message_id.partition() if partition is None else partition,
+        Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
+        message.redelivery_count(),
+        message.publish_timestamp() * 1000,
+        home if home != cluster else None,
+        message,
     )

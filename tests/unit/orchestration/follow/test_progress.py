@@ -20,6 +20,7 @@ LIVE = {
     "faults": [{"fault": "eu_destroyed", "kind": "destroy", "state": "effective", "targets": ["broker-eu-1"]}],
     "alive": {"broker": ["broker-us-1", "broker-us-2"], "bookie": ["bookie-us-1"]},
     "restarted": {"bookie-us-1": 2},
+    "missed_rates": {"mycluster-p0": ["the cluster pushed back"], "mycluster-p1": []},
     "text": "waiting for acks",
 }
 
@@ -35,6 +36,7 @@ def test_a_line_shows_the_whole_snapshot() -> None:
         "eu_destroyed effective",
         "alive: 2 brokers, 1 bookie",
         "started again: bookie-us-1 2×",
+        "rate not held by mycluster-p0 and mycluster-p1 (the cluster pushed back and reason unknown)",
         "waiting for acks",
     ):
         assert said in line
@@ -60,6 +62,15 @@ def test_without_a_terminal_a_line_appears_when_other_tasks_run() -> None:
             progress.show(Snapshot(tasks=[TaskState(task_id=running, state="running")]))
     lines = output.getvalue().splitlines()
     assert ["load" in line or "verify" in line for line in lines] == [True, True]
+
+
+def test_without_a_terminal_a_line_appears_when_a_rate_is_missed() -> None:
+    output = io.StringIO()
+    with Progress(Console(file=output, width=200), "A region is lost") as progress:
+        for missed in ({}, {}, {"p0": ["this machine had no time"]}, {"p0": ["this machine had no time"]}, {}):
+            progress.show(Snapshot(live={"missed_rates": missed}))
+    lines = output.getvalue().splitlines()
+    assert ["this machine had no time" in line for line in lines] == [False, True, False]
 
 
 def test_a_terminal_shows_every_state_of_a_task() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pulsar
 import pytest
@@ -25,15 +27,22 @@ def broker() -> Iterator[AcceptingBroker]:
         broker.shutdown()
 
 
-def publish(broker: AcceptingBroker, settings: PulsarClientSettings) -> list[Settled]:
+def publish(
+    broker: AcceptingBroker, settings: PulsarClientSettings, on_answer: Callable[[], None] = lambda: None
+) -> list[Settled]:
     """Publish messages of several keys in turn; the results, by the messages' order."""
     client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     producer = PulsarProducer(
         "p", "mycluster", client.create_producer("orders", producer_name="p", **make_producer_settings(settings))
     )
     settled: dict[int, Settled] = {}
+
+    def settle(seq: int, result: Settled) -> None:
+        on_answer()
+        settled[seq] = result
+
     for seq in range(MESSAGES):
-        producer.send(seq, KEYS[seq % len(KEYS)], b"x" * 16, lambda one, seq=seq: settled.setdefault(seq, one))
+        producer.send(seq, KEYS[seq % len(KEYS)], b"x" * 16, partial(settle, seq))
     wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
     producer.close()
     client.close()
@@ -63,3 +72,16 @@ def test_a_client_without_batches_sends_every_message_alone(broker: AcceptingBro
     client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     client.create_producer("orders", producer_name="p", **make_producer_settings(PulsarClientSettings(**settings)))
     client.close()
+
+
+def test_the_thread_of_the_answers_keeps_its_state_in_python(broker: AcceptingBroker) -> None:
+    # Values of this object live in the thread's state.
+    state = threading.local()
+    counts: list[int] = []
+
+    def count() -> None:
+        state.count = getattr(state, "count", 0) + 1
+        counts.append(state.count)
+
+    publish(broker, PulsarClientSettings(batching_delay_ms=500, batching_messages=MESSAGES), count)
+    assert counts == list(range(1, MESSAGES + 1))
