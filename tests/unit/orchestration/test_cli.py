@@ -197,8 +197,15 @@ def test_overrides_reach_the_form(airflow: StandInAirflow) -> None:
     [([], [{}, {}, {}]), (["--keep-cluster"], [{"cluster": "keep"}, {"cluster": "keep"}, {"cluster": "reuse"}])],
 )
 def test_several_scenarios_run_one_after_the_other_and_keep_their_cluster_if_asked(
-    airflow: StandInAirflow, options: list[str], clusters: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
+    airflow: StandInAirflow,
+    scenarios: Path,
+    options: list[str],
+    clusters: list[dict[str, str]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    file = scenarios / "region_lost.yaml"
+    # Without its fault, which destroys a region, the scenario leaves a cluster that the next run can use.
+    file.write_text(f"{SCENARIO.partition('faults:')[0]}overrides: {{system: planted}}\n")
     plant_run(airflow, judged=judgement())
     assert main(["run", "region_lost", "region_lost", "region_lost", "--json", *options]) == 0
     assert airflow.triggered == [{"settings": {}, **cluster} for cluster in clusters]
