@@ -5,11 +5,14 @@ A part is the share of the messages that one task works on. Data that exceeds Du
 
 from __future__ import annotations
 
+import fcntl
 import posixpath
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,10 +28,31 @@ _ROWS_A_BATCH = 50_000
 DuckDB = duckdb.DuckDBPyConnection
 
 
+_SPILL = "brokerproof-judging-"
+_LOCK = "in-use"
+
+
+@contextmanager
+def _make_spill_directory() -> Iterator[str]:
+    """Make a temporary directory, and remove those that killed tasks left.
+
+    A task locks a file in its directory. The lock ends with the task, even if the task is killed.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_SPILL}*"):
+        with suppress(OSError), (left / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SPILL) as spill, Path(spill, ".new").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Other tasks find the file only when it is locked.
+        Path(spill, ".new").rename(f"{spill}/{_LOCK}")
+        yield spill
+
+
 @contextmanager
 def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
     """Open an empty database. Data that exceeds `memory`, such as `1GB`, goes to a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
+    with _make_spill_directory() as spill:
         # One thread: Spark already runs one task for each core.
         config = {"threads": "1", "memory_limit": memory, "preserve_insertion_order": "false", "temp_directory": spill}
         connection = duckdb.connect(config=dict(config))
@@ -96,8 +120,12 @@ def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -
     filesystem.makedirs(root, exist_ok=True)
     # Readers skip files whose names begin with an underscore.
     unfinished = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
+    # Numbers that mostly differ are written faster without a dictionary. A stored Arrow schema would make a text a
+    # dictionary in one file of a table, and not in another.
+    texts = [each.name for each in schema if pa.types.is_string(each.type) or pa.types.is_dictionary(each.type)]
+    options = {"use_dictionary": texts, "store_schema": False}
     try:
-        with filesystem.open(unfinished, "wb") as file, pq.ParquetWriter(file, schema) as writer:
+        with filesystem.open(unfinished, "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
             for batch in batches:
                 writer.write_batch(batch.select(schema.names).cast(schema))
         filesystem.mv(unfinished, _part_file(root, part))

@@ -7,7 +7,7 @@ same way, tasks that each read some of the files divide them first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import fsspec
 import pyarrow as pa
@@ -42,9 +42,61 @@ class RecordedParts:
         schema = pa.schema([(name, _use_microseconds(SCHEMAS[table].field(name).type)) for name in columns])
         return pa.RecordBatchReader.from_batches(schema, self._read_batches(table, part, schema))
 
+    def join(self) -> RecordedParts:
+        """Return the same files as one part."""
+        return replace(self, division=Division(1, self.division.block))
+
+    def list_files(self, table: str, part: int) -> Sequence[str]:
+        """Return the names of the files of a part. If there is one part, it has all files."""
+        return self.files[table] if self.division.parts == 1 else list_part_files(self.files[table], part)
+
+    def count_rows(self, part: int) -> int:
+        """Return the number of the part's rows in all tables."""
+        count = 0
+        for table in self.files:
+            for name in self.list_files(table, part):
+                filesystem, place = fsspec.url_to_fs(f"{self.directories[table]}/{name}")
+                with filesystem.open(place, "rb") as opened:
+                    count += pq.read_metadata(opened).num_rows
+        return count
+
+    def read_whole(self, table: str, part: int, columns: Sequence[str]) -> pa.Table:
+        """Return the part's rows of a table like `read`, in the same order, but at once and with texts as dictionaries.
+
+        Raises RunError if a file holds a message of another part.
+        """
+        names = list(dict.fromkeys([*IDENTITY, *columns]))
+        whole = [self._read_whole_file(table, part, name, names) for name in self.list_files(table, part)]
+        schema = pa.schema([(name, _use_dictionaries(SCHEMAS[table].field(name).type)) for name in names])
+        return pa.concat_tables([schema.empty_table(), *whole]).unify_dictionaries().select(columns).combine_chunks()
+
+    def _read_whole_file(self, table: str, part: int, name: str, columns: Sequence[str]) -> pa.Table:
+        schema = pa.schema([(column, _use_dictionaries(SCHEMAS[table].field(column).type)) for column in columns])
+        texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        filesystem, place = fsspec.url_to_fs(f"{self.directories[table]}/{name}")
+        with filesystem.open(place, "rb") as opened:
+            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", read_dictionary=texts)
+            held = file.schema_arrow.names
+            found = file.read([column for column in columns if column in held], use_threads=False)
+        whole = pa.table(
+            [
+                found.column(field.name).cast(SCHEMAS[table].field(field.name).type).cast(field.type)
+                if field.name in held and found.schema.field(field.name).type != field.type
+                else found.column(field.name)
+                if field.name in held
+                else pa.nulls(len(found), field.type)
+                for field in schema
+            ],
+            schema=schema,
+        ).unify_dictionaries()
+        for batch in whole.select(IDENTITY).to_batches():
+            if (self.division.compute_parts(batch) != part).any():
+                raise RunError(f"The file {name} of the table {table} holds messages of another part.")
+        return whole
+
     def _read_batches(self, table: str, part: int, schema: pa.Schema) -> Batches:
         names = list(dict.fromkeys([*IDENTITY, *schema.names]))
-        for name in list_part_files(self.files[table], part):
+        for name in self.list_files(table, part):
             for batch in read_file(f"{self.directories[table]}/{name}", SCHEMAS[table], names):
                 if (self.division.compute_parts(batch) != part).any():
                     raise RunError(f"The file {name} of the table {table} holds messages of another part.")
@@ -59,6 +111,10 @@ class RecordedParts:
 
 def _use_microseconds(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def _use_dictionaries(kind: pa.DataType) -> pa.DataType:
+    return pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else _use_microseconds(kind)
 
 
 def read_file(path: str, schema: pa.Schema, names: Sequence[str], groups: Sequence[int] | None = None) -> Batches:

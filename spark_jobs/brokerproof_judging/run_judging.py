@@ -24,7 +24,7 @@ from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.instrument import WHOLE, Instrument, examine_instrument, withhold_claims
 from brokerproof_judging.measurements.measured_values import make_measurements
 from brokerproof_judging.measurements.run_measurements import group_by_fault, measure_run, read_recorded_events
-from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
+from brokerproof_judging.messages.message_judging import MessageJudging, start_judging_workers
 from brokerproof_judging.messages.publish_record import find_least_delay, find_problems, list_logs
 from brokerproof_judging.run_database import open_run_database
 from brokerproof_judging.wall_clock import read_wall_clocks
@@ -105,11 +105,10 @@ def _judge(
     jobs = BackgroundJobs()
     try:
         workers = jobs.begin(start_judging_workers, spark)
-        tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
         recorded = jobs.begin(read_recorded_events, run)
         evidence = Evidence.from_run(run)
         with watch.time_step("facts"):
-            messages = MessageJudging(spark, run, tables, evidence, replacement)
+            messages = MessageJudging(spark, run, evidence, replacement)
             summaries = messages.work_out_facts()
             workers.result()
         with watch.time_step("tables"):

@@ -39,10 +39,10 @@ def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
     """Return a table of the run, or an empty frame if the run does not have it."""
     if not run.exists("tables", table):
         return spark.createDataFrame([], make_table_schema(table))
-    return _read_files(spark, table, run.table(table))
+    return read_files(spark, table, run.table(table))
 
 
-def _read_files(spark: SparkSession, table: str, directory: str) -> DataFrame:
+def read_files(spark: SparkSession, table: str, directory: str) -> DataFrame:
     """Return the rows of a table's directory. Small files become one partition, so that Spark needs no shuffle."""
     frame = spark.read.schema(make_table_schema(table)).parquet(to_uri(directory))
     filesystem, path = fsspec.url_to_fs(directory)

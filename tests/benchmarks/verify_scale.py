@@ -91,7 +91,7 @@ def judge(directory: str, whole: bool) -> dict[str, Any]:
     from brokerproof.run.judgement import SuiteJudgement
     from brokerproof_judging import table_io
     from brokerproof_judging.evidence import Evidence
-    from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
+    from brokerproof_judging.messages.message_judging import MessageJudging, start_judging_workers
     from brokerproof_judging.run_judging import judge_run
 
     run, spark, watch = Run(directory), _start_session(), TreeWatch()
@@ -99,9 +99,8 @@ def judge(directory: str, whole: bool) -> dict[str, Any]:
     start_judging_workers(spark)
     replacement = table_io.Replacement(run)
     with watch.measure(steps, "judging"):
-        tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
         with watch.measure(steps, "facts"):
-            messages = MessageJudging(spark, run, tables, Evidence.from_run(run), replacement)
+            messages = MessageJudging(spark, run, Evidence.from_run(run), replacement)
             messages.work_out_facts()
         messages.write_tables()
     replacement.take_place()

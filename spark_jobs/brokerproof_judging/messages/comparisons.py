@@ -1,33 +1,26 @@
 """Finds anomalies that show only when messages are compared: a shared position, a log that went back, wrong order.
 
-Rows that must be compared are brought into the same part: the rows of one Spark task. In each part, a query in
-`sql/anomalies/` finds the anomaly.
+A query in `sql/rows/` selects the rows that are compared, and one in `sql/anomalies/` finds the anomaly in them. If
+there is one part, its database has all rows. Otherwise each part writes its rows, and Spark brings together those that
+must be compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
 import pyarrow as pa
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.division import Division
-from brokerproof.run.tables import AttemptOutcome, Batches
+from brokerproof.run.tables import Batches
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
-from brokerproof_judging.database import DuckDB, define_values, select_batches
-from brokerproof_judging.messages.message_columns import (
-    IN_LOG,
-    PLACE,
-    POSITION,
-    define_macros,
-    find_parts,
-    name_messages,
-    read_query,
-)
+from brokerproof_judging.database import DuckDB, define_values, select_batches, write_part
+from brokerproof_judging.messages.message_columns import PLACE_FIELDS, POSITION, define_macros, find_parts, read_query
 from brokerproof_judging.messages.message_facts import find_anomaly
 from brokerproof_judging.partitioned_sql import work_on_parts
 
@@ -37,7 +30,15 @@ _SECOND = (*_LOG, "second")
 # A producer's messages without a key are one group, because their order is promised like the order of one key.
 _KEY = ("cluster", "topic", "subscription", "partition", "who", "key")
 
-_SECOND_US = 1_000_000
+# The length of a second, and a time that is longer than any run.
+_SECOND_US, _FOREVER_US = 1_000_000, 1 << 62
+
+_TYPES: Mapping[str, pa.DataType] = {
+    **dict(PLACE_FIELDS),
+    **{name: pa.string() for name in ("kind", "key", "consumer")},
+    **{name: pa.int32() for name in ("partition", "batch_index", "incarnation")},
+    **{name: pa.int64() for name in ("segment", "offset", "second", "moment", "arrival")},
+}
 
 _FINDINGS = (
     "who string, number bigint, topic string, cluster string, subscription string, "
@@ -46,48 +47,65 @@ _FINDINGS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonInput:
-    """The tables that comparisons read: the recorded `publishes` and `stored`, and `places` from message_facts.py.
-
-    The table `places` has a row for each message and place (a cluster's log or a subscription).
-    """
-
-    publishes: DataFrame
-    stored: DataFrame
-    places: DataFrame
-    clock_error_us: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How an anomaly's query gets its rows: `rows` selects them, and one part has all rows that agree in `together`.
+    """The columns of the rows that are compared. One Spark task has all rows that agree in `together`.
 
-    A part is the rows of one Spark task. The query may report the same message in the same log or subscription more
-    than once.
+    The query may report the same message in the same log or subscription more than once.
     """
 
-    rows: Callable[[ComparisonInput], DataFrame]
+    columns: Sequence[str]
     together: Sequence[str]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, _TYPES[name]) for name in self.columns])
+
+
+def compare_in_database(connection: DuckDB, anomalies: Sequence[str]) -> Batches:
+    """Yield the findings of comparisons in a database with the records and facts of all messages."""
+    # All times of a log are compared at once.
+    define_values(connection, {"second_us": _FOREVER_US})
+    for anomaly in anomalies:
+        connection.execute(f"CREATE TABLE rows AS {read_query(f'rows/{anomaly}')}")
+        yield from find_anomaly(connection, anomaly)
+        connection.execute("DROP TABLE rows")
+
+
+def write_rows(connection: DuckDB, directory: str, part: int, anomalies: Sequence[str]) -> None:
+    """Write the rows of a part that are compared with rows of other parts."""
+    define_values(connection, {"second_us": _SECOND_US})
+    for anomaly in anomalies:
+        rows = select_batches(connection, read_query(f"rows/{anomaly}"))
+        write_part(f"{directory}/{anomaly}", part, COMPARISONS[Anomaly(anomaly)].schema, rows)
 
 
 def find_by_comparison(
-    spark: SparkSession, compared: ComparisonInput, division: Division, anomalies: Sequence[Anomaly]
+    spark: SparkSession, directory: str, clock_error_us: int, division: Division, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
     """Return each anomaly of `anomalies` that a comparison found, with its message, place and the message's part.
 
-    The number of Spark's tasks is the number of parts, or `spark.sql.shuffle.partitions` if that is higher.
+    `directory` has the rows of all parts. The number of Spark's tasks is the number of parts, or
+    `spark.sql.shuffle.partitions` if that is higher.
     """
     tasks = max(division.parts, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     found = [
         work_on_parts(
-            comparison.rows(compared).repartition(tasks, *comparison.together),
-            partial(_find_in_part, str(anomaly), compared.clock_error_us, division),
+            _read_rows(spark, directory, anomaly).repartition(tasks, *comparison.together),
+            partial(_find_in_part, str(anomaly), clock_error_us, division),
             _FINDINGS,
         )
         for anomaly, comparison in COMPARISONS.items()
         if anomaly in anomalies
     ]
     return reduce(DataFrame.unionAll, found, spark.createDataFrame([], _FINDINGS))
+
+
+def _read_rows(spark: SparkSession, directory: str, anomaly: Anomaly) -> DataFrame:
+    schema = table_io.to_spark_schema(COMPARISONS[anomaly].schema)
+    rows = spark.read.schema(schema).parquet(table_io.to_uri(f"{directory}/{anomaly}"))
+    if anomaly is Anomaly.POSITION_REGRESSED:
+        return rows.unionByName(_find_highest_before_seconds(rows), allowMissingColumns=True)
+    return rows
 
 
 def _find_in_part(anomaly: str, clock_error_us: int, division: Division, task: int, connection: DuckDB) -> Batches:
@@ -98,48 +116,11 @@ def _find_in_part(anomaly: str, clock_error_us: int, division: Division, task: i
         yield batch.append_column("part", pa.array(find_parts(division, batch), pa.int32()))
 
 
-def _select_named_positions(compared: ComparisonInput) -> DataFrame:
-    """Return a row for each position and message that was acked there, is stored there, or was delivered from there.
-
-    A delivery is left out if the log stores the message at the same position, because it would add nothing.
-    """
-    columns = [*_PLACE_IN_LOG, "who", "number", "subscription"]
-    in_log = F.lit(IN_LOG).alias("subscription")
-    acked = _select_acks_with_position(compared.publishes).select(*columns[:-1], in_log)
-    stored = name_messages(compared.stored).select(*columns[:-1], in_log)
-    delivered = (
-        compared.places.filter("positions_elsewhere IS NOT NULL")
-        .drop("partition", *POSITION)
-        .select("*", F.inline("positions_elsewhere"))
-        .select(*columns)
-    )
-    return acked.unionAll(stored).unionAll(delivered)
-
-
-def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
-    """Return when acked attempts were sent and settled, and the highest position that was acked before each second.
-
-    An attempt is compared with all acks that were settled before it was sent; a difference within the clocks' error
-    does not count. Each second of a log is compared separately. For it, the highest position acked earlier represents
-    all earlier acks. If an attempt was settled before it was sent, its clock was set back. Its true times are not
-    known, so it is left out.
-    """
-    acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
-    settled = table_io.to_microseconds("settled_at")
-    sent = table_io.to_microseconds("sent_at") - compared.clock_error_us
-    names = ["kind", *_SECOND, "moment", "who", "number", *POSITION]
-    events = [
-        acks.withColumns({"kind": F.lit(kind), "moment": at, "second": F.floor(at / _SECOND_US)}).select(*names)
-        for kind, at in (("settled", settled), ("sent", sent))
-    ]
-    both = events[0].unionAll(events[1])
-    return both.unionByName(_find_highest_before_seconds(both), allowMissingColumns=True)
-
-
 def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
     """Return, for each log and second with an event, the highest position whose ack was settled before that second.
 
-    A second without an earlier ack is left out.
+    Each second of a log is compared separately, and for it this position represents all earlier acks. A second without
+    an earlier ack is left out.
     """
     # Each task first finds its own maximum for each second, so that few rows are left to group.
     some = work_on_parts(
@@ -163,42 +144,17 @@ def _find_highest_by_second(part: int, connection: DuckDB) -> Batches:
     return select_batches(connection, read_query("highest_position_by_second"))
 
 
-def _select_acks_with_position(publishes: DataFrame) -> DataFrame:
-    return name_messages(publishes).filter((F.col("outcome") == AttemptOutcome.ACKED) & F.col("segment").isNotNull())
-
-
-def _select_first_copies(compared: ComparisonInput) -> DataFrame:
-    """Return each published message that a cluster stores, with the position of its first copy there."""
-    in_log = compared.places.filter(F.col("subscription") == IN_LOG)
-    return in_log.filter("stored_segment IS NOT NULL").select(*_list_order_columns())
-
-
-def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
-    """Return each published message that is stored and that a subscription got, with its first copy and first delivery.
-
-    If a subscription moved, its rows for the new cluster leave out the messages that it got before the move.
-    """
-    return (
-        compared.places.filter(F.col("subscription") != IN_LOG)
-        .filter("stored_segment IS NOT NULL AND deliveries > 0")
-        .select(
-            *_list_order_columns(), "consumer", "incarnation", "arrival", F.col("first_received_at").alias("moment")
-        )
-    )
-
-
-def _list_order_columns() -> list[object]:
-    return [
-        *PLACE,
-        "key",
-        F.col("stored_partition").alias("partition"),
-        *[F.col(f"stored_{name}").alias(name) for name in POSITION],
-    ]
-
+_FIRST_COPY = ("who", "number", "topic", "cluster", "subscription", "key", "partition", *POSITION)
 
 COMPARISONS: Mapping[Anomaly, Comparison] = {
-    Anomaly.POSITION_CONFLICT: Comparison(rows=_select_named_positions, together=_PLACE_IN_LOG),
-    Anomaly.POSITION_REGRESSED: Comparison(rows=_select_attempt_events, together=_SECOND),
-    Anomaly.STORED_OUT_OF_ORDER: Comparison(rows=_select_first_copies, together=_KEY),
-    Anomaly.DELIVERED_OUT_OF_ORDER: Comparison(rows=_select_first_deliveries, together=_KEY),
+    Anomaly.POSITION_CONFLICT: Comparison(
+        columns=(*_PLACE_IN_LOG, "who", "number", "subscription"), together=_PLACE_IN_LOG
+    ),
+    Anomaly.POSITION_REGRESSED: Comparison(
+        columns=("kind", *_SECOND, "moment", "who", "number", *POSITION), together=_SECOND
+    ),
+    Anomaly.STORED_OUT_OF_ORDER: Comparison(columns=_FIRST_COPY, together=_KEY),
+    Anomaly.DELIVERED_OUT_OF_ORDER: Comparison(
+        columns=(*_FIRST_COPY, "consumer", "incarnation", "arrival", "moment"), together=_KEY
+    ),
 }

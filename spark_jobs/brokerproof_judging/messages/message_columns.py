@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from brokerproof.run.division import Division
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from brokerproof_judging.database import DuckDB
 
@@ -27,32 +25,6 @@ IN_LOG = ""
 
 # A message without a readable name is identified by its position. No producer's name has this character.
 _NAMELESS_MARK = "\u0001"
-
-
-def name_messages(frame: DataFrame) -> DataFrame:
-    """Return the frame with the columns `who` and `number`, which identify a message, and with comparable positions.
-
-    `who` and `number` are producer and seq, and never null. If one of these is missing, `who` is made of the message's
-    position. The batch index is -1 outside a batch. A system may answer a deduplicated retry with a negative segment.
-    This is no position, so segment, offset and batch index become null.
-    """
-    there = F.col("segment") >= 0
-    positioned = frame.withColumns(
-        {
-            "offset": F.when(there, F.col("offset")),
-            "batch_index": F.when(there, F.coalesce(F.col("batch_index"), F.lit(-1))),
-            "segment": F.when(there, F.col("segment")),
-        }
-    )
-    nameless = F.col("producer").isNull() | F.col("seq").isNull()
-    place = F.concat_ws(":", *[F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("partition", *POSITION)])
-    mark = F.concat(F.lit(_NAMELESS_MARK), place, F.lit(_NAMELESS_MARK), F.coalesce(F.col("producer"), F.lit("")))
-    return positioned.withColumns(
-        {
-            "who": F.when(nameless, mark).otherwise(F.col("producer")),
-            "number": F.when(nameless, F.coalesce(F.col("seq"), F.lit(-1))).otherwise(F.col("seq")),
-        }
-    )
 
 
 def find_parts(division: Division, messages: pa.RecordBatch) -> npt.NDArray[np.int64]:

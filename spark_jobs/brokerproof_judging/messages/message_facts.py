@@ -3,13 +3,13 @@
 A message's places are those that it had to reach and those at which it was found. `sql/log_facts.sql` and
 `sql/subscription_facts.sql` join the publishes of a message, its copies or deliveries at a place, and proofs about the
 place. An example of a proof is that a subscription drained. Anomalies that show only when messages are compared are
-found later, by comparisons.py.
+found by comparisons.py.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from brokerproof_judging.recorded_parts import RecordedParts
 
 # The columns of the recorded tables that queries read.
 _FOUND = ("producer", "seq", "topic", "cluster", "partition", *POSITION, "key", "payload_hash")
-_RECORDED: Mapping[str, Sequence[str]] = {
+RECORDED: Mapping[str, Sequence[str]] = {
     "publishes": (*_FOUND, "epoch", "outcome", "scheduled_at", "sent_at", "settled_at"),
     "stored": _FOUND,
     "deliveries": (*_FOUND, "subscription", "consumer", "incarnation", "arrival", "received_at", "acknowledged_at"),
@@ -45,7 +45,7 @@ _RECORDED: Mapping[str, Sequence[str]] = {
 
 def load_records(connection: DuckDB, recorded: RecordedParts, part: int) -> None:
     """Create the tables `publishes`, `stored` and `deliveries` with the rows of a part."""
-    for table, columns in _RECORDED.items():
+    for table, columns in RECORDED.items():
         connection.register(f"recorded_{table}", recorded.read(table, part, columns))
     connection.execute(read_query("records"))
 
@@ -78,21 +78,8 @@ PLACES = pa.schema(
         ("consumer", pa.string()),
         ("incarnation", pa.int32()),
         ("arrival", pa.int64()),
-        # Positions from which a subscription got the message although its cluster does not store the message there.
-        (
-            "positions_elsewhere",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("partition", pa.int32()),
-                        ("segment", pa.int64()),
-                        ("offset", pa.int64()),
-                        ("batch_index", pa.int32()),
-                    ]
-                )
-            ),
-        ),
-        # The first delivery from such a position, and the last from such a position of a log that was read to its end.
+        # The first delivery from a position at which the cluster does not store the message, and the last from such a
+        # position of a log that was read to its end.
         ("elsewhere_from", pa.int64()),
         ("elsewhere_until", pa.int64()),
     ]
@@ -120,6 +107,8 @@ class FactsOfPart:
     faults_undone: bool
     clock_error_us: int
     anomalies: Sequence[str]
+    # Gets the findings of comparisons that the database of a part can make, or writes what other parts need for them.
+    compare: Callable[[int, DuckDB], Batches]
 
     SCHEMA = "part int, summary string"
 
@@ -130,8 +119,9 @@ class FactsOfPart:
         self._register_replicas(connection)
         connection.execute(read_query("log_facts"))
         connection.execute(read_query("subscription_facts"))
-        write_part(self.places, part, PLACES, select_batches(connection, read_query("places")))
-        write_part(self.findings, part, FINDINGS, self._find_anomalies(connection))
+        connection.execute(f"CREATE TABLE places AS {read_query('places')}")
+        write_part(self.places, part, PLACES, select_batches(connection, "FROM places"))
+        write_part(self.findings, part, FINDINGS, self._find_anomalies(part, connection))
         summary = json.dumps(asdict(publish_record.summarize_part(connection)))
         yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "summary": [summary]})
 
@@ -159,9 +149,10 @@ class FactsOfPart:
         rows = list_replicas(self.topology, topics)
         register_tables(connection, {"replicas": make_small_table("home string, topic string, cluster string", rows)})
 
-    def _find_anomalies(self, connection: DuckDB) -> Batches:
+    def _find_anomalies(self, part: int, connection: DuckDB) -> Batches:
         for anomaly in self.anomalies:
             yield from find_anomaly(connection, anomaly)
+        yield from self.compare(part, connection)
 
 
 def find_anomaly(connection: DuckDB, anomaly: str) -> Batches:

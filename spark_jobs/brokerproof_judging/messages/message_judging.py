@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.directory import Run
+from brokerproof.run.division import DIVIDED_TABLES, commit_files
 from brokerproof.run.judgement import TOTALS, Counts
 from brokerproof.run.tables import SCHEMAS, Batches
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from brokerproof_judging import table_io
 from brokerproof_judging.applicability import list_applicable_anomalies
@@ -27,10 +30,12 @@ from brokerproof_judging.database import (
     write_part,
 )
 from brokerproof_judging.evidence import Evidence, list_subscriptions
-from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonInput, find_by_comparison
+from brokerproof_judging.messages.clean_results import ArraysOfPart, CleanResultsOfPart, load_description
+from brokerproof_judging.messages.compared_parts import compare_parts
+from brokerproof_judging.messages.comparisons import COMPARISONS, compare_in_database, find_by_comparison, write_rows
 from brokerproof_judging.messages.legality import list_destroyed, list_forbidden, list_loosened
 from brokerproof_judging.messages.message_columns import define_macros, read_query
-from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart
+from brokerproof_judging.messages.message_facts import FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.partitioned_sql import (
     collect_answers,
@@ -39,7 +44,7 @@ from brokerproof_judging.partitioned_sql import (
     work_in_parts,
     work_on_parts,
 )
-from brokerproof_judging.recorded_parts import divide_records
+from brokerproof_judging.recorded_parts import RecordedParts, divide_records
 
 _FOUND_WITHOUT_FACTS = """
     SELECT anomaly, who, number, topic, cluster, subscription FROM findings WHERE without_facts LIMIT 1
@@ -65,6 +70,8 @@ class ResultTablesOfPart:
     loosened: pa.Table
     # (cluster, time of effect, time of healing), as `list_destroyed` returns them.
     destroyed: Sequence[tuple[str, int, int | None]]
+    # The files with the names of messages that are here only because others are compared with them: (directory, part).
+    witnesses: Sequence[tuple[str, int]] = ()
 
     SCHEMA = "part int, counts string"
 
@@ -89,6 +96,15 @@ class ResultTablesOfPart:
         define_values(connection, {"run_id": self.run_id})
         read_part(connection, "places", self.places, part)
         read_part(connection, "fact_findings", self.findings, part)
+        # If there is one part, comparisons were made with its facts.
+        connection.execute("CREATE TABLE IF NOT EXISTS rows AS FROM fact_findings LIMIT 0")
+        for witnesses in self.witnesses:
+            read_part(connection, "witnesses", *witnesses)
+            for table in ("places", "fact_findings", "rows"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE (who, number, topic) IN (SELECT (who, number, topic) FROM witnesses)"
+                )
+            connection.execute("DROP TABLE witnesses")
         register_tables(
             connection,
             {
@@ -113,7 +129,18 @@ def add_up_counts(answers: Iterable[str]) -> Counts:
     return Counts(**totals, legal=legal, illegal=illegal)
 
 
-RECORDED_TABLES = ("publishes", "stored", "deliveries")
+def compare_part(is_alone: bool, rows: str, anomalies: Sequence[str], part: int, connection: DuckDB) -> Batches:
+    """Yield the findings of comparisons if the part `is_alone`. Otherwise write its rows to the directory `rows`."""
+    if is_alone:
+        yield from compare_in_database(connection, anomalies)
+    else:
+        write_rows(connection, rows, part, anomalies)
+
+
+# Above this share, the rows that SQL does not judge save less than it costs to write the rows that it does.
+MOST_SUSPICIOUS = 0.2
+# A database judges this many rows in about 20 s.
+MOST_ROWS_TOGETHER = 500_000
 
 _WORKER_MODULES = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.message_judging")
 
@@ -126,6 +153,8 @@ def start_judging_workers(spark: SparkSession) -> None:
 class MessageJudging:
     """Judges the messages of a run. Call `work_out_facts` first, then `write_tables`.
 
+    Arrays find the clean messages, and SQL judges all others. If more than `most_suspicious` of a part are not clean,
+    SQL judges the whole part. If arrays cannot describe the run, or if the share is None, SQL judges all messages.
     `write_tables` writes new tables `messages` and `anomalies`. They replace the run's old tables when
     `replacement.take_place` is called.
     """
@@ -134,56 +163,127 @@ class MessageJudging:
         self,
         spark: SparkSession,
         run: Run,
-        frames: dict[str, DataFrame],
         evidence: Evidence,
         replacement: table_io.Replacement,
+        *,
+        most_suspicious: float | None = MOST_SUSPICIOUS,
     ) -> None:
-        self._spark, self._run, self._frames, self._replacement = spark, run, frames, replacement
+        self._spark, self._run, self._replacement = spark, run, replacement
         self._recorded = divide_records(spark, run, replacement)
-        self._parts = self._recorded.division.parts
-        set_adaptive_plans(spark, self._parts)
+        self._join_parts(sum(map(self._recorded.count_rows, range(self._parts))))
         self._evidence = evidence
         self._anomalies = list_applicable_anomalies(run)
-        self._places, self._findings = (replacement.locate_beside(name) for name in ("places", "findings"))
+        self._places, self._findings, self._messages, self._found = (
+            replacement.locate_beside(name) for name in ("places", "findings", "messages", "anomalies")
+        )
+        self._rows = replacement.locate_beside("rows")
+        self._compared = [anomaly for anomaly in COMPARISONS if anomaly in self._anomalies]
+        self._subscriptions = list_subscriptions(run.scenario, run.topology)
+        # A subscription that moves need not get all messages, and an unreadable part of a log hides copies.
+        moves = any(each.moved_from is not None for each in self._subscriptions)
+        is_described = not moves and not any(log.unreadable for log in evidence.logs.values())
+        self._most_suspicious = most_suspicious if is_described else None
+        self._clean_counts: list[str] = []
+        self._witnesses: list[tuple[str, int]] = []
 
     def work_out_facts(self) -> list[PartSummary]:
-        """Write the facts about every message and the anomalies that they show. Return the summary of each part."""
+        """Write the facts about every suspicious message and the anomalies that they show. Return summaries of all."""
+        summaries = self._set_clean_aside() if self._most_suspicious is not None else []
+        if summaries and not any(self._recorded.files.values()):
+            return summaries
         facts = FactsOfPart(
             recorded=self._recorded,
             places=self._places,
             findings=self._findings,
             topology=self._run.topology,
-            subscriptions=[
-                (each.cluster, each.name, each.moved_from)
-                for each in list_subscriptions(self._run.scenario, self._run.topology)
-            ],
+            subscriptions=[(each.cluster, each.name, each.moved_from) for each in self._subscriptions],
             evidence=self._evidence.make_tables(),
             faults_undone=self._evidence.undone.given,
             clock_error_us=self._run.facts.clock_error_us,
             anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
+            compare=partial(compare_part, self._parts == 1, self._rows, self._compared),
         )
         answers = collect_answers(self._parts, work_in_parts(self._spark, self._parts, facts, facts.SCHEMA))
-        return [PartSummary(**json.loads(answer)) for answer in answers]
+        judged = [PartSummary(**json.loads(answer)) for answer in answers]
+        # The arrays counted the rows of all messages.
+        if summaries:
+            judged = [
+                dataclasses.replace(each, producers=[], attempts=[], deliveries=[], stored=[], recorded_twice=[])
+                for each in judged
+            ]
+        return [*summaries, *judged]
+
+    @property
+    def _parts(self) -> int:
+        return self._recorded.division.parts
+
+    def _join_parts(self, rows: int) -> None:
+        """Judge few rows as one part, because Spark takes seconds to bring the rows of several parts together."""
+        if rows <= MOST_ROWS_TOGETHER:
+            self._recorded = self._recorded.join()
+        set_adaptive_plans(self._spark, self._parts)
+
+    def _set_clean_aside(self) -> list[PartSummary]:
+        """Write the results of clean messages, and let SQL judge only the others. Return summaries of all messages.
+
+        If arrays cannot describe the run, return no summary, and SQL judges all messages.
+        """
+        directory = self._replacement.locate_beside("arrays")
+        arrays = ArraysOfPart(
+            recorded=self._recorded,
+            directory=directory,
+            topology=self._run.topology,
+            subscriptions=[(each.cluster, each.name) for each in self._subscriptions],
+            clock_error_us=self._run.facts.clock_error_us,
+        )
+        found = work_in_parts(self._spark, self._parts, arrays, arrays.SCHEMA)
+        answers = [json.loads(answer) for answer in collect_answers(self._parts, found)]
+        if any("problem" in answer for answer in answers):
+            return []
+        witnesses = self._replacement.locate_beside("witnesses")
+        results = CleanResultsOfPart(
+            recorded=self._recorded,
+            arrays=directory,
+            messages=self._messages,
+            subset={table: self._replacement.locate_beside(f"subset_{table}") for table in DIVIDED_TABLES},
+            witnesses=witnesses,
+            run_id=self._run.run_id,
+            doubts=compare_parts(load_description(f"{directory}/described-{part}.npz") for part in range(self._parts)),
+            clock_error_us=self._run.facts.clock_error_us,
+            most_suspicious=self._most_suspicious or 0,
+        )
+        written = work_in_parts(self._spark, self._parts, results, results.SCHEMA)
+        clean = [json.loads(answer) for answer in collect_answers(self._parts, written)]
+        self._witnesses = [(witnesses, part) for part in range(self._parts)]
+        self._clean_counts = [json.dumps({"messages": each["counts"], "anomalies": []}) for each in clean]
+        files = {table: [name for each in clean for name in each["files"].get(table, [])] for table in DIVIDED_TABLES}
+        for table, names in files.items():
+            commit_files(results.subset[table], names)
+        self._recorded = RecordedParts(division=self._recorded.division, directories=results.subset, files=files)
+        self._join_parts(sum(each["rows"] for each in clean))
+        return [PartSummary(**answer["summary"]) for answer in answers]
 
     def write_tables(self) -> Counts:
         """Compare messages with each other, write `messages` and `anomalies`, and return the counts of both tables."""
-        schema = table_io.to_spark_schema(PLACES)
-        compared = ComparisonInput(
-            publishes=self._frames["publishes"],
-            stored=self._frames["stored"],
-            places=self._spark.read.schema(schema).parquet(table_io.to_uri(self._places)),
-            clock_error_us=self._run.facts.clock_error_us,
-        )
+        if self._clean_counts and not any(self._recorded.files.values()):
+            write_part(self._found, 0, SCHEMAS["anomalies"], iter(()))
+            write_part(self._messages, 0, SCHEMAS["messages"], iter(()))
+            return add_up_counts(self._clean_counts)
         results = ResultTablesOfPart(
             run_id=self._run.run_id,
             places=self._places,
             findings=self._findings,
-            messages=self._replacement.locate_beside("messages"),
-            anomalies=self._replacement.locate_beside("anomalies"),
+            messages=self._messages,
+            anomalies=self._found,
             forbidden=list_forbidden(self._run.scenario, self._run.topology),
             loosened=list_loosened(self._run.scenario),
+            witnesses=self._witnesses,
             destroyed=list_destroyed(self._run),
         )
-        found = find_by_comparison(self._spark, compared, self._recorded.division, self._anomalies)
-        answers = work_on_parts(found.repartitionById(self._parts, "part"), results, results.SCHEMA)
-        return add_up_counts(collect_answers(self._parts, answers))
+        if self._parts == 1:
+            answers = work_in_parts(self._spark, 1, results, results.SCHEMA)
+        else:
+            error = self._run.facts.clock_error_us
+            found = find_by_comparison(self._spark, self._rows, error, self._recorded.division, self._compared)
+            answers = work_on_parts(found.repartitionById(self._parts, "part"), results, results.SCHEMA)
+        return add_up_counts([*self._clean_counts, *collect_answers(self._parts, answers)])

@@ -36,13 +36,14 @@ _LOGS = "SELECT DISTINCT home, cluster, topic, partition FROM log_facts WHERE re
 _LEAST_DELAY = "SELECT min(first_delivery.received_at - sent_at) FROM subscription_facts WHERE attempts = 1"
 
 # Two rows for one attempt mean that the load ran twice or recorded twice.
-_RECORDED_TWICE = """
+MOST_EXAMPLES = 4
+_RECORDED_TWICE = f"""
     SELECT concat(who, ' seq ', number, ' in epoch ', epoch) AS attempt
     FROM publishes
     GROUP BY who, number, epoch
     HAVING count(*) > 1
     ORDER BY attempt
-    LIMIT 4
+    LIMIT {MOST_EXAMPLES}
 """
 
 _TWO_HOMES = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE home != other_home"
@@ -64,7 +65,7 @@ class PartSummary:
     deliveries: list[tuple[str, str, str, int | None, int]]
     # (home, cluster, topic, partition)
     logs: list[tuple[str, str, str, int]]
-    # At most four examples.
+    # At most `MOST_EXAMPLES` examples.
     recorded_twice: list[str]
     # One example of a message with two homes, payloads or keys; None without one.
     two_homes: str | None

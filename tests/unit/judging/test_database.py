@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -23,6 +27,26 @@ def test_what_does_not_fit_into_memory_is_kept_on_disk():
         (found,) = database.select_rows(connection, "SELECT count(*) AS rows, max(number) AS most FROM rows")
 
     assert found == {"rows": 2_000_000, "most": 99_999}
+
+
+def test_a_killed_task_leaves_no_directory_for_ever_and_a_running_one_keeps_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    wait = "import sys\nwith database.open_database():\n    print('open', flush=True)\n    sys.stdin.read()"
+    command = [sys.executable, "-c", f"from brokerproof_judging import database\n{wait}"]
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=path)
+    assert killed.stdout.readline() == b"open\n"
+    (left,) = tmp_path.iterdir()
+    with database.open_database():
+        assert left.exists()
+    killed.kill()
+    killed.communicate()
+    assert left.exists()
+
+    with database.open_database():
+        assert not left.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_part_is_written_whole_or_not_at_all(tmp_path):

@@ -3,9 +3,6 @@
 WITH elsewhere AS (
     SELECT
         who, number, topic, cluster, subscription,
-        list({
-            partition: partition, segment: segment, "offset": "offset", batch_index: batch_index
-        }) AS positions_elsewhere,
         min(first_at) AS elsewhere_from,
         max(last_at) FILTER (read_to_end) AS elsewhere_until
     FROM delivered_elsewhere
@@ -41,7 +38,6 @@ SELECT
     NULL AS consumer,
     NULL AS incarnation,
     NULL AS arrival,
-    NULL AS positions_elsewhere,
     NULL AS elsewhere_from,
     NULL AS elsewhere_until
 FROM log_facts
@@ -64,7 +60,7 @@ SELECT
     last_acked_at,
     copies,
     deliveries,
-    first_delivery.received_at,
+    first_delivery.received_at AS first_received_at,
     last_position_at,
     first_delivery.segment,
     first_delivery."offset",
@@ -77,7 +73,6 @@ SELECT
     first_delivery.consumer,
     first_delivery.incarnation,
     first_delivery.arrival,
-    positions_elsewhere,
     elsewhere_from,
     elsewhere_until
 FROM subscription_facts LEFT JOIN elsewhere USING (who, number, topic, cluster, subscription)

@@ -18,7 +18,8 @@ from brokerproof.run.records import FaultsUndone
 from brokerproof.run.tables import FaultState
 from brokerproof_judging import table_io
 from brokerproof_judging.evidence import Evidence
-from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging
+from brokerproof_judging.messages import message_judging
+from brokerproof_judging.messages.message_judging import MessageJudging
 from pyspark.sql import SparkSession
 
 from ..history import NAMESPACE, REPLICATED, SEGMENT, START, History, table
@@ -35,7 +36,7 @@ GONE = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "heal
 def several_tasks() -> Iterator[None]:
     """Spark reads these small tables as it reads those of a long run, and moves their rows between tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_io, "SMALL_TABLE_BYTES", 0)
+        patch.setattr(message_judging, "MOST_ROWS_TOGETHER", 0)
         yield
 
 
@@ -207,8 +208,7 @@ def position_of(row: dict[str, Any]) -> dict[str, Any] | None:
 def judge_messages(spark: SparkSession, run: Run) -> Iterator[tuple[Any, ...]]:
     """(anomaly, legal, cluster, topic, subscription, (producer, seq)) of every anomaly; nothing else is judged."""
     replacement = table_io.Replacement(run)
-    tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
-    judging = MessageJudging(spark, run, tables, Evidence.from_run(run), replacement)
+    judging = MessageJudging(spark, run, Evidence.from_run(run), replacement)
     try:
         judging.work_out_facts()
         judging.write_tables()

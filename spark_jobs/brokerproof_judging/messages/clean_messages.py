@@ -1,0 +1,329 @@
+"""Finds the clean messages of a part by arrays. Only the others, the suspicious ones, are judged by SQL.
+
+A message is clean if everything is seen to be right: it was attempted once and acked at a position, is stored once in
+each cluster that it has to reach, and was delivered once to each subscription there, with its key and payload, and in
+order. So SQL can find no anomaly of it. SQL stays the only definition of anomalies, and a message that the arrays doubt
+for no reason costs time but changes no result.
+
+A suspicious message may be compared with clean ones. The *witnesses* are the clean messages that SQL needs for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from brokerproof.experiment.topology import Topology
+from brokerproof.run.tables import AttemptOutcome
+
+from brokerproof_judging.evidence import list_replicas
+from brokerproof_judging.messages import dense_order as order
+from brokerproof_judging.messages.dense_arrays import (
+    NO_POSITION,
+    NO_TIME,
+    Array,
+    Mask,
+    NotDescribedError,
+    PartArrays,
+    Rows,
+)
+from brokerproof_judging.messages.dense_order import number_groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """Columns by slot. If a message has several rows in `publishes`, it has the values of one of them."""
+
+    attempts: Array
+    topic: Array
+    producer: Array
+    home: Array
+    partition: Array
+    key: Array
+    payload_hash: Array
+    position: Array
+    scheduled_at: Array
+    sent_at: Array
+    settled_at: Array
+
+    @classmethod
+    def from_arrays(cls, part: PartArrays) -> Published:
+        rows, slots = part.publishes, part.slots
+        columns = {}
+        for name in ("partition", "key", "payload_hash", "position", "scheduled_at", "sent_at", "settled_at"):
+            columns[name] = scatter(slots.count, rows["slot"], rows[name])
+        topic, producer, _ = (values.astype(np.int32)[slots.block_of_slots] for values in slots.split_blocks())
+        return cls(
+            attempts=np.bincount(rows["slot"], minlength=slots.count),
+            topic=topic,
+            producer=producer,
+            home=scatter(slots.count, rows["slot"], rows["cluster"]),
+            **columns,
+        )
+
+
+def scatter(count: int, slot: Array, values: Array) -> Array:
+    """Return the value of each slot, 0 for a slot without a row."""
+    scattered = np.zeros(count, values.dtype)
+    scattered[slot] = values
+    return scattered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """The log of one cluster, by slot: whether a message has to be there, and the position of a copy."""
+
+    is_required: Mask
+    position: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A subscription of one cluster, by slot: the time of a delivery, its arrival, and its incarnation."""
+
+    received_at: Array
+    arrival: Array
+    incarnation: Array
+
+
+@dataclass(kw_only=True)
+class PartMessages:
+    """The messages of a part by slot: which are clean, and which are witnesses. Clusters and texts are numbers."""
+
+    part: PartArrays
+    published: Published
+    clean: Mask
+    witnesses: Mask
+    copies: dict[int, Copy] = field(default_factory=dict)
+    # By cluster and subscription.
+    deliveries: dict[tuple[int, int], Delivery] = field(default_factory=dict)
+
+
+def find_clean(
+    part: PartArrays, topology: Topology, subscriptions: Sequence[tuple[str, str]], clock_error_us: int
+) -> PartMessages:
+    """Return the messages of a part. `subscriptions` has (cluster, subscription) of each that has to get messages.
+
+    Raises NotDescribedError if the deliveries show that a clock was set back.
+    """
+    published = Published.from_arrays(part)
+    found = PartMessages(
+        part=part,
+        published=published,
+        clean=is_acked_once(part, published),
+        witnesses=np.zeros(part.slots.count, bool),
+    )
+    required = find_required(part, topology)
+    for table in (part.stored, part.deliveries):
+        table["agrees"] = agrees(table, published)
+    rows = part.deliveries
+    rows["consumer_incarnation"] = number_groups(
+        rows["cluster"], rows["subscription"], rows["consumer"], rows["incarnation"]
+    )
+    if not order.is_rising(rows["consumer_incarnation"], rows["arrival"], rows["received_at"]):
+        raise NotDescribedError("the clock of a consumer was set back")
+    named = [
+        (part.names["cluster"].add(cluster), part.names["subscription"].add(name)) for cluster, name in subscriptions
+    ]
+    for cluster in range(len(part.names["cluster"])):
+        _check_copies(found, cluster, required)
+    for cluster, subscription in dict.fromkeys([*named, *_list_subscriptions(part.deliveries)]):
+        _check_deliveries(found, cluster, subscription, (cluster, subscription) in named)
+    check_order(found, clock_error_us)
+    return found
+
+
+def is_acked_once(part: PartArrays, published: Published) -> Mask:
+    """Return which messages have one attempt, which was acked at a position, and all their times."""
+    acked = part.names["outcome"].add(AttemptOutcome.ACKED)
+    outcome = scatter(part.slots.count, part.publishes["slot"], part.publishes["outcome"])
+    clean: Mask = (published.attempts == 1) & (outcome == acked) & (published.position != NO_POSITION)
+    for times in (published.scheduled_at, published.sent_at, published.settled_at):
+        clean &= times != NO_TIME
+    return clean
+
+
+def find_required(part: PartArrays, topology: Topology) -> Array:
+    """Return whether a message has to reach a cluster, by its home, its topic and the cluster."""
+    clusters, topics = part.names["cluster"], part.names["topic"]
+    for cluster in topology.clusters:
+        clusters.add(cluster)
+    required = np.zeros((len(clusters), len(topics), len(clusters)), bool)
+    for home in range(len(clusters)):
+        required[home, :, home] = True
+    for sender, topic, receiver in list_replicas(topology, topics.texts):
+        required[clusters.find(sender), topics.find(topic), clusters.find(receiver)] = True
+    return required
+
+
+def agrees(rows: Rows, published: Published) -> Mask:
+    """Return which found rows have the partition, key and payload of their published message, and a position."""
+    slot = rows["slot"]
+    if not len(published.key):
+        return np.zeros(len(slot), bool)
+    equal: Mask = (slot >= 0) & (rows["position"] != NO_POSITION)
+    for name in ("partition", "key", "payload_hash"):
+        equal &= rows[name] == getattr(published, name)[slot]
+    return equal
+
+
+def _check_copies(found: PartMessages, cluster: int, required: Array) -> None:
+    """Demand one copy in the cluster if the message has to be there, at home at the acked position, and else none."""
+    published, rows = found.published, select(found.part.stored, found.part.stored["cluster"] == cluster)
+    is_required = required[published.home, published.topic, cluster]
+    copies, count = count_named(rows, len(found.clean)), len(found.clean)
+    named = rows["slot"] >= 0
+    position = scatter(count, rows["slot"][named], rows["position"][named])
+    found.clean &= copies == is_required
+    found.clean[rows["slot"][named & ~rows["agrees"]]] = False
+    found.clean &= (published.home != cluster) | (position == published.position)
+    found.copies[cluster] = Copy(is_required=is_required, position=position)
+
+
+def _check_deliveries(found: PartMessages, cluster: int, subscription: int, has_to_get: bool) -> None:
+    """Demand one delivery from the stored position if the message has to be in the cluster, and else none."""
+    table = found.part.deliveries
+    rows = select(table, (table["cluster"] == cluster) & (table["subscription"] == subscription))
+    copy, named = found.copies[cluster], rows["slot"] >= 0
+    found.clean &= count_named(rows, len(found.clean)) == (copy.is_required & has_to_get)
+    slot = rows["slot"][named]
+    found.clean[slot[~rows["agrees"][named] | (rows["position"][named] != copy.position[slot])]] = False
+    columns = {
+        name: scatter(len(found.clean), slot, rows[column][named])
+        for name, column in (
+            ("received_at", "received_at"),
+            ("arrival", "arrival"),
+            ("incarnation", "consumer_incarnation"),
+        )
+    }
+    if has_to_get:
+        found.deliveries[cluster, subscription] = Delivery(**columns)
+
+
+def select(rows: Rows, chosen: Mask) -> Rows:
+    """Return the chosen rows."""
+    return dict(rows) if chosen.all() else {name: values[chosen] for name, values in rows.items()}
+
+
+def count_named(rows: Rows, count: int) -> Array:
+    """Return the number of rows of each slot."""
+    slot = rows["slot"]
+    return np.bincount(slot[slot >= 0], minlength=count)
+
+
+def _list_subscriptions(deliveries: Rows) -> Iterator[tuple[int, int]]:
+    pairs = deliveries["cluster"].astype(np.int64) << 32 | deliveries["subscription"]
+    for pair in np.unique(pairs):
+        yield int(pair >> 32), int(pair & 0xFFFFFFFF)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """First copies, or first deliveries of stored messages, with their `value`: a position, time or arrival."""
+
+    slot: Array
+    partition: Array
+    value: Array
+    # The consumer's incarnation if the value is an arrival, or else 0.
+    incarnation: Array
+
+    def take(self, chosen: Array) -> Events:
+        return Events(
+            slot=self.slot[chosen],
+            partition=self.partition[chosen],
+            value=self.value[chosen],
+            incarnation=self.incarnation[chosen],
+        )
+
+
+def join_events(first: Events, second: Events) -> Events:
+    return Events(
+        **{
+            name: np.concatenate([getattr(first, name), getattr(second, name)])
+            for name in ("slot", "partition", "value", "incarnation")
+        }
+    )
+
+
+def check_order(found: PartMessages, clock_error_us: int) -> None:
+    """Doubt each clean message with a higher seq of its key before it. Find the witnesses of the others."""
+    rows = found.part.publishes
+    if (rows["key"] != found.published.key[rows["slot"]]).any():
+        raise NotDescribedError("a message was published with two keys")
+    for cluster in found.copies:
+        check_sequence(found, *list_copies(found, cluster), may_tie=False)
+        for place in found.deliveries:
+            if place[0] == cluster:
+                clean, others = list_deliveries(found, *place, "received_at")
+                check_sequence(found, clean, others, may_tie=True, error=clock_error_us)
+                clean, others = list_deliveries(found, *place, "arrival")
+                check_sequence(found, clean, others, may_tie=False)
+
+
+def check_sequence(found: PartMessages, clean: Events, others: Events, *, may_tie: bool, error: int = 0) -> None:
+    """Compare events by their values. What happened less than `error` earlier is not known to be before."""
+    published, count = found.published, len(clean.slot)
+    both = join_events(clean, others)
+    group = number_groups(
+        *(values[both.slot] for values in (published.topic, published.producer, published.key)),
+        both.partition,
+        both.incarnation,
+    )
+    kept = order.Sequence(slot=both.slot[:count], group=group[:count], value=both.value[:count])
+    rising, peeled = order.peel_order(kept, may_tie=may_tie)
+    is_other = order.mark(len(found.clean), peeled)[both.slot]
+    is_other[count:] = True
+    compared = order.Sequence(slot=both.slot[is_other], group=group[is_other], value=both.value[is_other])
+    disturbed = order.find_disturbed(rising, compared, len(found.clean), may_tie=may_tie)
+    found.clean[peeled] = found.clean[disturbed] = False
+    before = order.Sequence(slot=compared.slot, group=compared.group, value=compared.value - error)
+    found.witnesses[order.find_witnesses(rising, before)] = True
+
+
+def list_copies(found: PartMessages, cluster: int) -> tuple[Events, Events]:
+    """Return the copies of clean messages in a log, and the first copy in each partition of each other message."""
+    copy = found.copies[cluster]
+    slot = np.flatnonzero(found.clean & copy.is_required)
+    clean = _make_events(slot, found.published.partition[slot], copy.position[slot])
+    rows = _select_others(found, found.part.stored, found.part.stored["cluster"] == cluster)
+    sorted_rows = np.lexsort((rows["position"], rows["partition"], rows["slot"]))
+    slot, partition, value = (rows[name][sorted_rows] for name in ("slot", "partition", "position"))
+    is_first = np.ones(len(slot), bool)
+    is_first[1:] = (slot[1:] != slot[:-1]) | (partition[1:] != partition[:-1])
+    return clean, _make_events(slot[is_first], partition[is_first], value[is_first])
+
+
+def list_deliveries(found: PartMessages, cluster: int, subscription: int, value: str) -> tuple[Events, Events]:
+    """Return the deliveries of clean messages, and the first ones of others that the cluster's log stores."""
+    delivery, table = found.deliveries[cluster, subscription], found.part.deliveries
+    is_arrival = value == "arrival"
+    slot = np.flatnonzero(found.clean & found.copies[cluster].is_required)
+    clean = _make_events(
+        slot,
+        found.published.partition[slot],
+        getattr(delivery, value)[slot],
+        delivery.incarnation[slot] if is_arrival else None,
+    )
+    rows = _select_others(found, table, (table["cluster"] == cluster) & (table["subscription"] == subscription))
+    _, stored = list_copies(found, cluster)
+    first = np.full(len(found.clean), np.iinfo(np.int64).max)
+    np.minimum.at(first, rows["slot"], rows["received_at"])
+    # Arrivals follow the times within an incarnation, so the first delivery is one with the earliest time.
+    rows = select(rows, rows["received_at"] == first[rows["slot"]])
+    row, copy = order.join_by_slot(rows["slot"], stored.slot)
+    incarnation = rows["consumer_incarnation"][row] if is_arrival else None
+    return clean, _make_events(rows["slot"][row], stored.partition[copy], rows[value][row], incarnation)
+
+
+def _select_others(found: PartMessages, table: Rows, chosen: Mask) -> Rows:
+    return select(table, chosen & (table["slot"] >= 0) & ~_take(found.clean, table["slot"]))
+
+
+def _take(values: Array, slot: Array) -> Array:
+    return values[slot] if len(values) else np.zeros(len(slot), values.dtype)
+
+
+def _make_events(slot: Array, partition: Array, value: Array, incarnation: Array | None = None) -> Events:
+    incarnation = np.zeros(len(slot), np.int32) if incarnation is None else incarnation
+    return Events(slot=slot, partition=partition, value=value, incarnation=incarnation)

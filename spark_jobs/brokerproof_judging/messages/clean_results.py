@@ -1,0 +1,470 @@
+"""Judges the clean messages of a run by arrays, in two steps, and leaves the rows of the others for SQL.
+
+`ArraysOfPart` reads a part, finds its clean messages and saves its arrays. After the parts were compared,
+`CleanResultsOfPart` writes the rows of `messages` of the clean ones. It also writes the recorded rows of the suspicious
+messages and of the witnesses as tables of their own, which SQL judges as if they were the whole run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+from brokerproof.experiment.topology import Topology
+from brokerproof.run.division import DIVIDED_TABLES, DividedWriter
+from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
+
+from brokerproof_judging.database import DuckDB, write_part
+from brokerproof_judging.messages.clean_messages import PartMessages, find_clean
+from brokerproof_judging.messages.compared_parts import (
+    BUCKET_US,
+    BlockKind,
+    Doubts,
+    LogOfPart,
+    PartDescription,
+    describe_part,
+    label_incarnation,
+)
+from brokerproof_judging.messages.dense_arrays import (
+    NO_NUMBER,
+    NO_TEXT,
+    Array,
+    Mask,
+    NotDescribedError,
+    read_arrays,
+    unpack_positions,
+)
+from brokerproof_judging.messages.dense_order import number_groups
+from brokerproof_judging.messages.message_facts import RECORDED
+from brokerproof_judging.messages.publish_record import MOST_EXAMPLES, PartSummary
+from brokerproof_judging.recorded_parts import RecordedParts, read_file
+
+_ROWS_A_GROUP = 100_000
+_PUBLISHED = ("topic", "producer", "home", "partition", "key", "scheduled_at", "sent_at", "settled_at")
+
+
+def save_arrays(path: str, header: Any, arrays: Mapping[str, Array]) -> None:
+    """Write arrays, and values that JSON can hold, to a file."""
+    filesystem, place = fsspec.url_to_fs(path)
+    filesystem.makedirs(place.rpartition("/")[0], exist_ok=True)
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with filesystem.open(place, "wb") as file:
+        np.savez(file, allow_pickle=False, header=text, **arrays)
+
+
+def load_arrays(path: str) -> tuple[Any, dict[str, Array]]:
+    """Return what `save_arrays` wrote."""
+    filesystem, place = fsspec.url_to_fs(path)
+    with filesystem.open(place, "rb") as file, np.load(file, allow_pickle=False) as saved:
+        arrays = {name: saved[name] for name in saved.files}
+    return json.loads(arrays.pop("header").tobytes()), arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArraysOfPart:
+    """Finds the clean messages of a part, and saves the arrays and the description of the part in `directory`."""
+
+    recorded: RecordedParts
+    directory: str
+    topology: Topology
+    # (cluster, subscription)
+    subscriptions: Sequence[tuple[str, str]]
+    clock_error_us: int
+
+    SCHEMA = "part int, answer string"
+
+    def __call__(self, part: int, connection: DuckDB) -> Batches:
+        """Yield one row: the part's number, and its `PartSummary` or the `problem` of the arrays, as JSON."""
+        del connection
+        try:
+            arrays = read_arrays(self.recorded, part)
+            found = find_clean(arrays, self.topology, self.subscriptions, self.clock_error_us)
+        except NotDescribedError as error:
+            answer: dict[str, Any] = {"problem": str(error)}
+        else:
+            answer = {"summary": asdict(summarize(found))}
+            save_description(f"{self.directory}/described-{part}.npz", describe_part(found, self.clock_error_us))
+            save_part(f"{self.directory}/arrays-{part}.npz", found)
+        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "answer": [json.dumps(answer)]})
+
+
+def save_description(path: str, described: PartDescription) -> None:
+    """Write the description of a part to a file."""
+    header = {"logs": list(described.logs), "ranges": list(described.ranges)}
+    arrays = {
+        f"{name}_{number}": values
+        for number, log in enumerate(described.logs.values())
+        for name, values in vars(log).items()
+    }
+    save_arrays(path, header, arrays)
+
+
+def load_description(path: str) -> PartDescription:
+    """Return the description of a part."""
+    header, arrays = load_arrays(path)
+    names = [each.name for each in fields(LogOfPart)]
+    return PartDescription(
+        logs={
+            (log[0], log[1], log[2]): LogOfPart(**{name: arrays[f"{name}_{number}"] for name in names})
+            for number, log in enumerate(header["logs"])
+        },
+        ranges=[(tuple(kind), *block) for kind, *block in header["ranges"]],
+    )
+
+
+def save_part(path: str, found: PartMessages) -> None:
+    """Write the arrays of a part that its results are made of."""
+    part, published = found.part, found.published
+    block = part.slots.block_of_slots
+    first = part.slots.split_blocks()[2] * part.slots.block - part.slots.starts[:-1]
+    rows = part.deliveries
+    labels = {}
+    for row in np.unique(rows["consumer_incarnation"], return_index=True)[1]:
+        labels[int(rows["consumer_incarnation"][row])] = label_incarnation(found.part, int(row))
+    arrays = {name: getattr(published, name) for name in _PUBLISHED}
+    arrays |= {"clean": found.clean, "witnesses": found.witnesses, "seq": np.arange(len(block)) + first[block]}
+    for table in DIVIDED_TABLES:
+        arrays[f"slot_of_{table}"] = getattr(part, table)["slot"].astype(np.int32)
+    for cluster, copy in found.copies.items():
+        arrays |= {f"required_{cluster}": copy.is_required, f"position_{cluster}": copy.position}
+    for number, delivery in enumerate(found.deliveries.values()):
+        arrays |= {f"{name}_{number}": values for name, values in vars(delivery).items()}
+    header = {
+        "names": {name: each.texts for name, each in part.names.items()},
+        "subscriptions": list(found.deliveries),
+        "incarnations": labels,
+    }
+    save_arrays(path, header, arrays)
+
+
+def summarize(found: PartMessages) -> PartSummary:
+    """Return the counts of all rows of a part, and what its clean messages show."""
+    part, published = found.part, found.published
+    names = {name: each.texts for name, each in part.names.items()}
+    delays = [
+        int((each.received_at - published.sent_at)[chosen].min())
+        for (cluster, _), each in found.deliveries.items()
+        if (chosen := found.clean & found.copies[cluster].is_required).any()
+    ]
+    logs = [
+        (names["cluster"][home], names["cluster"][cluster], names["topic"][topic], partition)
+        for cluster, copy in found.copies.items()
+        for (home, topic, partition), _ in _count(
+            *(getattr(published, name)[found.clean & copy.is_required] for name in ("home", "topic", "partition"))
+        )
+    ]
+    attempts, deliveries, stored = part.publishes, part.deliveries, part.stored
+    return PartSummary(
+        producers=list(_list_producers(found)),
+        attempts=[
+            (names["producer"][producer], epoch, names["outcome"][outcome], count)
+            for (producer, epoch, outcome), count in _count(*(attempts[n] for n in ("producer", "epoch", "outcome")))
+        ],
+        deliveries=[
+            (
+                names["cluster"][place[0]],
+                names["subscription"][place[1]],
+                _find_text(names["consumer"], place[2]),
+                place[3],
+                count,
+            )
+            for place, count in _count(*(deliveries[n] for n in ("cluster", "subscription", "consumer", "incarnation")))
+        ],
+        stored=[
+            (names["cluster"][cluster], names["topic"][topic], -1 if partition == NO_NUMBER else partition, count)
+            for (cluster, topic, partition), count in _count(*(stored[n] for n in ("cluster", "topic", "partition")))
+        ],
+        logs=logs,
+        recorded_twice=_list_recorded_twice(found),
+        two_homes=None,
+        two_payloads=None,
+        two_keys=None,
+        least_delay_us=min(delays, default=None),
+    )
+
+
+def _find_text(texts: Sequence[str], number: int) -> Any:
+    return None if number == NO_TEXT else texts[number]
+
+
+def _list_producers(found: PartMessages) -> Iterator[tuple[str, int, int, int]]:
+    slots, names = found.part.slots, found.part.names["producer"].texts
+    _, producer, number = slots.split_blocks()
+    for block in range(len(slots.blocks)):
+        seq = np.flatnonzero(found.published.attempts[slots.starts[block] : slots.starts[block + 1]])
+        first = int(number[block]) * slots.block
+        yield names[int(producer[block])], len(seq), first + int(seq[0]), first + int(seq[-1])
+
+
+def _list_recorded_twice(found: PartMessages) -> list[str]:
+    """Return attempts with more than one row, as publish_record.py does it. They may differ in their topics."""
+    slots, rows = found.part.slots, found.part.publishes
+    _, producer, number = slots.split_blocks()
+    is_one_topic = len(np.unique(number_groups(producer, number))) == len(slots.blocks)
+    if is_one_topic and (found.published.attempts <= 1).all():
+        return []
+    names = found.part.names["producer"].texts
+    return sorted(
+        f"{names[producer]} seq {seq} in epoch {epoch}"
+        for (producer, seq, epoch), count in _count(rows["producer"], rows["seq"], rows["epoch"])
+        if count > 1
+    )[:MOST_EXAMPLES]
+
+
+def _count(*columns: Array) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield each combination of values, and its number of rows."""
+    _, first, counts = np.unique(number_groups(*columns), return_index=True, return_counts=True)
+    for row, count in zip(first, counts, strict=True):
+        yield tuple(int(column[row]) for column in columns), int(count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanResultsOfPart:
+    """Writes the rows of `messages` of a part's clean messages, and the recorded rows of the other messages.
+
+    `subset` has a directory for each recorded table, and one for the names of `witnesses`.
+    """
+
+    recorded: RecordedParts
+    arrays: str
+    messages: str
+    subset: Mapping[str, str]
+    witnesses: str
+    run_id: str
+    doubts: Doubts
+    clock_error_us: int
+    most_suspicious: float
+
+    SCHEMA = "part int, answer string"
+
+    def __call__(self, part: int, connection: DuckDB) -> Batches:
+        """Yield one row: the part's number, and as JSON the clean messages' counts and the files of the subset."""
+        del connection
+        messages = SavedMessages.load(f"{self.arrays}/arrays-{part}.npz")
+        messages.doubt(self.doubts, self.clock_error_us, self.most_suspicious)
+        answer: dict[str, Any] = {"counts": messages.count(), "files": {}, "rows": 0}
+        if messages.clean.any():
+            # The file of SQL's results has the part's own number.
+            write_part(
+                self.messages, self.recorded.division.parts + part, CLEAN_MESSAGES, messages.list_results(self.run_id)
+            )
+        is_chosen = ~messages.clean | messages.witnesses
+        for table in DIVIDED_TABLES:
+            slot = messages.arrays[f"slot_of_{table}"]
+            chosen = slot < 0
+            chosen[~chosen] = is_chosen[slot[~chosen]]
+            if chosen.any():
+                answer["rows"] += int(np.count_nonzero(chosen))
+                answer["files"][table] = self._write_subset(part, table, chosen)
+        write_part(self.witnesses, part, WITNESSES, messages.list_witnesses())
+        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "answer": [json.dumps(answer)]})
+
+    def _write_subset(self, part: int, table: str, chosen: Mask) -> list[str]:
+        """Write the chosen rows of a part's table, and return the files' names."""
+        division, first = self.recorded.division, 0
+        columns = [column if column in RECORDED[table] else None for column in SCHEMAS[table].names]
+        with DividedWriter(self.subset[table], table, division) as writer:
+            for name in self.recorded.list_files(table, part):
+                path = f"{self.recorded.directories[table]}/{name}"
+                for batch in read_file(path, SCHEMAS[table], RECORDED[table]):
+                    rows = np.flatnonzero(chosen[first : first + batch.num_rows])
+                    first += batch.num_rows
+                    if len(rows):
+                        taken = batch.take(pa.array(rows))
+                        writer.add(
+                            pa.RecordBatch.from_arrays(
+                                [
+                                    pa.nulls(len(rows), field.type) if column is None else taken.column(column)
+                                    for column, field in zip(columns, SCHEMAS[table], strict=True)
+                                ],
+                                schema=SCHEMAS[table],
+                            )
+                        )
+        return writer.names
+
+
+WITNESSES = pa.schema([("who", pa.string()), ("number", pa.int64()), ("topic", pa.string())])
+# Texts that many rows share are dictionaries, which are written as they are.
+CLEAN_MESSAGES = pa.schema(
+    [
+        pa.field(each.name, pa.dictionary(pa.int32(), pa.string()) if pa.types.is_string(each.type) else each.type)
+        for each in SCHEMAS["messages"]
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedMessages:
+    """The arrays of a part's messages, by slot."""
+
+    names: Mapping[str, Sequence[str]]
+    # (number of the cluster, number of the subscription)
+    subscriptions: Sequence[tuple[int, int]]
+    incarnations: Mapping[str, int]
+    arrays: Mapping[str, Array]
+
+    @classmethod
+    def load(cls, path: str) -> SavedMessages:
+        header, arrays = load_arrays(path)
+        return cls(
+            names=header["names"],
+            subscriptions=[(cluster, subscription) for cluster, subscription in header["subscriptions"]],
+            incarnations={label: int(number) for number, label in header["incarnations"].items()},
+            arrays=arrays,
+        )
+
+    @property
+    def clean(self) -> Mask:
+        return self.arrays["clean"]
+
+    @property
+    def witnesses(self) -> Mask:
+        return self.arrays["witnesses"]
+
+    def doubt(self, doubts: Doubts, clock_error_us: int, most_suspicious: float) -> None:
+        """Take the messages out of the clean ones that other parts make suspicious, and add witnesses for other parts.
+
+        If a larger share than `most_suspicious` is not clean, none is.
+        """
+        arrays, slots = self.arrays, len(self.clean)
+        for (cluster, topic, partition), found in doubts.logs.items():
+            number = self._find("cluster", cluster)
+            slot = self._list_clean(number, self._find("topic", topic), partition)
+            if not len(slot):
+                continue
+            position = arrays[f"position_{number}"][slot]
+            suspicious = is_in(position, found.conflicts)
+            at_home = arrays["home"][slot] == number
+            if len(found.buckets):
+                sent = (arrays["sent_at"][slot] - clock_error_us) // BUCKET_US
+                index = np.minimum(np.searchsorted(found.buckets, sent), len(found.buckets) - 1)
+                suspicious |= at_home & (found.buckets[index] == sent) & (position <= found.limits[index])
+                settled = arrays["settled_at"][slot] // BUCKET_US
+                is_witness = is_in(settled, found.buckets) | is_in(position, found.witnesses)
+                self.witnesses[slot[at_home & is_witness]] = True
+            self.clean[slot[suspicious]] = False
+        for kind, lowest, highest in doubts.overlaps:
+            slot, value = self._list_values(kind)
+            self.clean[slot[(value >= lowest) & (value <= highest)]] = False
+        if np.count_nonzero(self.clean) < (1 - most_suspicious) * slots:
+            self.clean[:] = False
+        self.witnesses[~self.clean] = False
+
+    def _find(self, name: str, text: str) -> int:
+        texts = self.names[name]
+        return texts.index(text) if text in texts else NO_TEXT
+
+    def _list_clean(self, cluster: int, topic: int, partition: int) -> Array:
+        if cluster == NO_TEXT:
+            return np.zeros(0, np.int64)
+        arrays = self.arrays
+        chosen = self.clean & arrays[f"required_{cluster}"]
+        return np.flatnonzero(chosen & (arrays["topic"] == topic) & (arrays["partition"] == partition))
+
+    def _list_values(self, kind: BlockKind) -> tuple[Array, Array]:
+        """Return the slots of clean messages of a kind, and their values."""
+        value, cluster, subscription, incarnation, topic, producer, partition = kind
+        number = self._find("cluster", cluster)
+        slot = self._list_clean(number, self._find("topic", topic), partition)
+        slot = slot[self.arrays["producer"][slot] == self._find("producer", producer)]
+        if value == "position":
+            return slot, self.arrays[f"position_{number}"][slot]
+        place = (number, self._find("subscription", subscription))
+        if place not in self.subscriptions:
+            return slot[:0], slot[:0]
+        index = self.subscriptions.index(place)
+        if value == "arrival":
+            slot = slot[self.arrays[f"incarnation_{index}"][slot] == self.incarnations.get(incarnation, -1)]
+        return slot, self.arrays[f"{value}_{index}"][slot]
+
+    def count(self) -> dict[str, int]:
+        """Return the counts of the clean messages, by the names of counts.sql."""
+        messages = int(np.count_nonzero(self.clean))
+        stored = {
+            cluster: int(np.count_nonzero(self.clean & self.arrays[f"required_{cluster}"]))
+            for cluster in range(len(self.names["cluster"]))
+        }
+        deliveries = sum(stored[cluster] for cluster, _ in self.subscriptions)
+        return {
+            **{"publishes": messages, "messages": messages, "acked": messages, "failed": 0, "unknown": 0},
+            **{"not_sent": 0, "recovered": 0, "stored": sum(stored.values()), "deliveries": deliveries},
+        }
+
+    def list_witnesses(self) -> Batches:
+        """Yield the names of the witnesses."""
+        slot = np.flatnonzero(self.witnesses)
+        yield pa.RecordBatch.from_arrays(
+            [
+                self._take("producer", self.arrays["producer"][slot]).cast(pa.string()),
+                pa.array(self.arrays["seq"][slot]),
+                self._take("topic", self.arrays["topic"][slot]).cast(pa.string()),
+            ],
+            schema=WITNESSES,
+        )
+
+    def list_results(self, run_id: str) -> Batches:
+        """Yield the rows of `messages` of the clean messages: of each log, and of each subscription."""
+        places: list[tuple[int, int | None, int | None]] = [
+            (cluster, None, None) for cluster in range(len(self.names["cluster"]))
+        ]
+        places += [(*place, index) for index, place in enumerate(self.subscriptions)]
+        for cluster, subscription, index in places:
+            slot = np.flatnonzero(self.clean & self.arrays[f"required_{cluster}"])
+            for first in range(0, len(slot), _ROWS_A_GROUP):
+                yield self._make_results(run_id, slot[first : first + _ROWS_A_GROUP], cluster, subscription, index)
+
+    def _make_results(
+        self, run_id: str, slot: Array, cluster: int, subscription: int | None, index: int | None
+    ) -> pa.RecordBatch:
+        arrays, count = self.arrays, len(slot)
+        zeros, ones = np.zeros(count, np.int32), np.ones(count, np.int32)
+        empty = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string()))
+        columns = {
+            "run_id": _repeat(run_id, count),
+            "cluster": _repeat(self.names["cluster"][cluster], count),
+            "subscription": _repeat(None if subscription is None else self.names["subscription"][subscription], count),
+            **{name: self._take(name, arrays[name][slot]) for name in ("topic", "producer", "key")},
+            "home": self._take("cluster", arrays["home"][slot]),
+            **{name: arrays[name][slot] for name in ("partition", "seq", "scheduled_at", "sent_at", "settled_at")},
+            "outcome": _repeat(str(AttemptOutcome.ACKED), count),
+            **{"attempts": ones, "copies": ones, "deliveries": zeros if index is None else ones},
+            "first_received_at": pa.nulls(count, pa.int64()) if index is None else arrays[f"received_at_{index}"][slot],
+            **unpack_positions(arrays[f"position_{cluster}"][slot]),
+            **{"recovered": np.zeros(count, bool), "anomalies": empty, "illegal": empty},
+        }
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(columns[each.name]).cast(each.type)
+                if each.type != columns_type(columns[each.name])
+                else columns[each.name]
+                for each in CLEAN_MESSAGES
+            ],
+            schema=CLEAN_MESSAGES,
+        )
+
+    def _take(self, name: str, numbers: Array) -> pa.DictionaryArray:
+        return pa.DictionaryArray.from_arrays(
+            pa.array(numbers, pa.int32(), mask=numbers == NO_TEXT), pa.array(self.names[name], pa.string())
+        )
+
+
+def columns_type(column: Any) -> pa.DataType | None:
+    return column.type if isinstance(column, pa.Array) else None
+
+
+def is_in(values: Array, chosen: Array) -> Mask:
+    """Return which values are in a sorted array."""
+    if not len(chosen):
+        return np.zeros(len(values), bool)
+    found: Mask = chosen[np.minimum(np.searchsorted(chosen, values), len(chosen) - 1)] == values
+    return found
+
+
+def _repeat(text: str | None, count: int) -> pa.DictionaryArray:
+    indices = pa.array(np.zeros(count, np.int32), mask=np.full(count, text is None))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([text or ""], pa.string()))

@@ -1,0 +1,275 @@
+"""Compares the messages of different parts: positions that two messages name, acks that went back, order across blocks.
+
+Each part leaves what the others need to know of it (`describe_part`): all positions that its messages name, the highest
+position acked and the lowest position sent in each short time of a log, and the range of each block of a producer's
+messages. `compare_parts` finds from these what makes clean messages suspicious, or witnesses (`Doubts`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from brokerproof.run.tables import AttemptOutcome
+
+from brokerproof_judging.messages.clean_messages import (
+    Events,
+    PartMessages,
+    join_events,
+    list_copies,
+    list_deliveries,
+    select,
+)
+from brokerproof_judging.messages.dense_arrays import NO_POSITION, NO_TEXT, NO_TIME, Array, PartArrays, Rows
+from brokerproof_judging.messages.dense_order import number_groups
+
+# (cluster, topic, partition)
+Log = tuple[str, str, int]
+# What is compared of whom: (value, cluster, subscription, incarnation, topic, producer, partition).
+BlockKind = tuple[str, str, str, str, str, str, int]
+
+# Shorter than the time to an ack, so that a message is rarely in one bucket with its own ack.
+BUCKET_US = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOfPart:
+    """What a part knows of a log."""
+
+    # One entry for each message and position that it names, in ascending order.
+    named: Array
+    # The highest position whose ack was settled in each bucket of time.
+    settled: Array
+    highest: Array
+    # The lowest acked position that was sent in each bucket of time, which is early by the clocks' error.
+    sent: Array
+    lowest: Array
+
+
+# (kind, number of the block, lowest value, highest value)
+BlockRange = tuple[BlockKind, int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartDescription:
+    """What the other parts need to know of a part."""
+
+    logs: Mapping[Log, LogOfPart]
+    ranges: Sequence[BlockRange]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtsOfLog:
+    """What makes a log's messages suspicious, as sorted arrays."""
+
+    # Positions that two messages name.
+    conflicts: Array
+    # Buckets of time in which a message may have been sent after the ack of its position or a higher one. A message
+    # that was sent in such a bucket is suspicious if its position is at most the `limit`.
+    buckets: Array
+    limits: Array
+    # The highest positions that were acked before these buckets. They are of witnesses.
+    witnesses: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubts:
+    """What the comparison of parts found. In the ranges `overlaps`, messages of two blocks meet."""
+
+    logs: Mapping[Log, DoubtsOfLog] = field(default_factory=dict)
+    overlaps: Sequence[tuple[BlockKind, int, int]] = ()
+
+
+def describe_part(found: PartMessages, clock_error_us: int) -> PartDescription:
+    """Return what other parts need to know."""
+    names, _part = found.part.names, found.part
+    clusters, topics = names["cluster"].texts, names["topic"].texts
+    acks, positions = dict(_split_by_log(_list_acks(found))), dict(_split_by_log(_list_positions(found)))
+    logs = {}
+    empty = np.zeros(0, np.int64)
+    for key in {*positions, *acks}:
+        settled = sent = (empty, empty)
+        if key in acks:
+            rows = acks[key]
+            settled = _reduce(rows["settled_at"] // BUCKET_US, rows["position"], np.maximum)
+            sent = _reduce((rows["sent_at"] - clock_error_us) // BUCKET_US, rows["position"], np.minimum)
+        logs[clusters[key[0]], topics[key[1]], key[2]] = LogOfPart(
+            named=positions[key]["position"] if key in positions else empty,
+            settled=settled[0],
+            highest=settled[1],
+            sent=sent[0],
+            lowest=sent[1],
+        )
+    return PartDescription(logs=logs, ranges=list(_list_ranges(found)))
+
+
+def _list_positions(found: PartMessages) -> Rows:
+    """Return a row for each position and message that was acked or stored there, or was delivered from there."""
+    names, part = ("cluster", "topic", "partition", "position"), found.part
+    listed = []
+    for cluster, copy in found.copies.items():
+        slot = np.flatnonzero(found.clean & copy.is_required)
+        topic, partition = found.published.topic[slot], found.published.partition[slot]
+        columns = (np.full(len(slot), cluster, np.int32), topic, partition, copy.position[slot])
+        listed.append(dict(zip(names, columns, strict=True)))
+    others = []
+    for table in (part.publishes, part.stored, part.deliveries):
+        is_clean = np.zeros(len(table["slot"]), bool)
+        is_clean[table["slot"] >= 0] = found.clean[table["slot"][table["slot"] >= 0]]
+        others.append(
+            select(
+                {name: table[name] for name in (*names, "producer", "seq")},
+                ~is_clean & (table["position"] != NO_POSITION),
+            )
+        )
+    rows = {name: np.concatenate([each[name] for each in others]) for name in (*names, "producer", "seq")}
+    rows = select(rows, _is_first(rows))
+    return {name: np.concatenate([rows[name], *(each[name] for each in listed)]) for name in names}
+
+
+def _is_first(rows: Rows) -> Array:
+    """Return which rows differ in a column from all rows before them."""
+    count = len(rows["position"])
+    sort = np.lexsort(tuple(rows.values()))
+    is_new = np.zeros(count, bool)
+    is_new[:1] = True
+    for values in rows.values():
+        is_new[1:] |= values[sort][1:] != values[sort][:-1]
+    first = np.zeros(count, bool)
+    first[sort[is_new]] = True
+    return first
+
+
+def _list_acks(found: PartMessages) -> Rows:
+    rows = found.part.publishes
+    acked = rows["outcome"] == found.part.names["outcome"].find(AttemptOutcome.ACKED)
+    acked &= (rows["position"] != NO_POSITION) & (rows["sent_at"] != NO_TIME) & (rows["settled_at"] >= rows["sent_at"])
+    return select(
+        {name: rows[name] for name in ("cluster", "topic", "partition", "position", "sent_at", "settled_at")}, acked
+    )
+
+
+def _split_by_log(rows: Rows) -> Iterator[tuple[tuple[int, int, int], Rows]]:
+    """Yield the rows of each log."""
+    log = [rows.pop(name) for name in ("cluster", "topic", "partition")]
+    numbers, first, place = np.unique(number_groups(*log), return_index=True, return_inverse=True)
+    order = np.argsort(place, kind="stable") if len(numbers) > 1 else np.arange(len(place))
+    ends = np.cumsum(np.bincount(place, minlength=len(numbers)))
+    for number, row in enumerate(first):
+        chosen = order[ends[number - 1] if number else 0 : ends[number]]
+        yield (int(log[0][row]), int(log[1][row]), int(log[2][row])), {name: rows[name][chosen] for name in rows}
+
+
+def _reduce(bucket: Array, value: Array, extreme: Any) -> tuple[Array, Array]:
+    """Return the buckets in ascending order, and the extreme value of each."""
+    order = np.argsort(bucket, kind="stable")
+    bucket, value = bucket[order], value[order]
+    starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(bucket)), bool), bucket[1:] != bucket[:-1]]))
+    return bucket[starts], extreme.reduceat(value, starts) if len(starts) else value
+
+
+def _list_ranges(found: PartMessages) -> Iterator[BlockRange]:
+    names = {name: each.texts for name, each in found.part.names.items()}
+    rows = found.part.deliveries
+    consumers = {int(rows["consumer_incarnation"][row]): row for row in _find_first_rows(rows["consumer_incarnation"])}
+    for cluster in found.copies:
+        where = names["cluster"][cluster]
+        for kind, block in _list_ranges_of(found, join_events(*list_copies(found, cluster))):
+            yield ("position", where, "", "", *kind[:3]), *block
+        for place in found.deliveries:
+            for value in ("received_at", "arrival") if place[0] == cluster else ():
+                events = join_events(*list_deliveries(found, *place, value))
+                for kind, block in _list_ranges_of(found, events):
+                    incarnation = ""
+                    if value == "arrival":
+                        incarnation = label_incarnation(found.part, consumers[kind[3]])
+                    yield (value, where, names["subscription"][place[1]], incarnation, *kind[:3]), *block
+
+
+def label_incarnation(part: PartArrays, row: int) -> str:
+    """Return a text for the subscription, consumer and incarnation of a delivery, which is the same in all parts."""
+    names = ("cluster", "subscription", "consumer")
+    numbers = {name: part.deliveries[name][row] for name in names}
+    texts = [None if number == NO_TEXT else part.names[name].texts[number] for name, number in numbers.items()]
+    return json.dumps([*texts, int(part.deliveries["incarnation"][row])])
+
+
+def _find_first_rows(values: Array) -> list[int]:
+    return [int(row) for row in np.unique(values, return_index=True)[1]]
+
+
+def _list_ranges_of(
+    found: PartMessages, events: Events
+) -> Iterator[tuple[tuple[str, str, int, int], tuple[int, int, int]]]:
+    topic, producer, number = found.part.slots.split_blocks()
+    block = found.part.slots.block_of_slots[events.slot]
+    group, first, place = np.unique(
+        number_groups(block, events.partition, events.incarnation), return_index=True, return_inverse=True
+    )
+    lowest = np.full(len(group), np.iinfo(np.int64).max)
+    highest = np.full(len(group), np.iinfo(np.int64).min)
+    np.minimum.at(lowest, place, events.value)
+    np.maximum.at(highest, place, events.value)
+    names = {name: found.part.names[name].texts for name in ("topic", "producer")}
+    for index, row in enumerate(first):
+        own = block[row]
+        kind = (
+            names["topic"][int(topic[own])],
+            names["producer"][int(producer[own])],
+            int(events.partition[row]),
+            int(events.incarnation[row]),
+        )
+        yield kind, (int(number[own]), int(lowest[index]), int(highest[index]))
+
+
+def compare_parts(parts: Iterable[PartDescription]) -> Doubts:
+    """Return what makes messages of the parts suspicious."""
+    of_logs: dict[Log, list[LogOfPart]] = defaultdict(list)
+    ranges: dict[BlockKind, list[tuple[int, int, int]]] = defaultdict(list)
+    for part in parts:
+        for log, known in part.logs.items():
+            of_logs[log].append(known)
+        for kind, *block in part.ranges:
+            ranges[kind].append((block[0], block[1], block[2]))
+    return Doubts(
+        logs={log: doubts for log, known in of_logs.items() if (doubts := _compare_log(known)) is not None},
+        overlaps=[
+            (kind, *overlap)
+            for kind, blocks in ranges.items()
+            for overlap in _find_overlaps(blocks, may_tie=kind[0] == "received_at")
+        ],
+    )
+
+
+def _compare_log(known: Sequence[LogOfPart]) -> DoubtsOfLog | None:
+    named = np.sort(np.concatenate([each.named for each in known]))
+    conflicts = np.unique(named[1:][named[1:] == named[:-1]])
+    settled, sent = (np.concatenate([getattr(each, name) for each in known]) for name in ("settled", "sent"))
+    highest, lowest = (np.concatenate([getattr(each, name) for each in known]) for name in ("highest", "lowest"))
+    settled, highest = _reduce(settled, highest, np.maximum)
+    sent, lowest = _reduce(sent, lowest, np.minimum)
+    highest = np.maximum.accumulate(np.concatenate([np.full(1, NO_POSITION), highest]))
+    through = highest[np.searchsorted(settled, sent, "right")]
+    before = highest[np.searchsorted(settled, sent, "left")]
+    went_back = lowest <= through
+    if not len(conflicts) and not went_back.any():
+        return None
+    return DoubtsOfLog(
+        conflicts=conflicts,
+        buckets=sent[went_back],
+        limits=through[went_back],
+        witnesses=np.unique(before[went_back]),
+    )
+
+
+def _find_overlaps(blocks: Sequence[tuple[int, int, int]], *, may_tie: bool) -> Iterator[tuple[int, int]]:
+    """Yield the ranges in which a block has values that are not below all values of the later blocks."""
+    above = None
+    for _, lowest, highest in sorted(blocks):
+        if above is not None and (lowest < above if may_tie else lowest <= above):
+            yield lowest, above
+        above = highest if above is None else max(above, highest)

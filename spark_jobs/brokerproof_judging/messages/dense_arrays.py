@@ -1,0 +1,215 @@
+"""The rows of a part as arrays: texts as numbers, positions as one number each, and a slot for each published message.
+
+A message is a producer and a seq, and seq has no gaps. So a message's slot is computed from its name, and a join of two
+tables by message is an array index. clean_messages.py decides by these arrays which messages are clean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from brokerproof_judging.recorded_parts import RecordedParts
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+# Columns of a table's rows, by name.
+Rows = dict[str, Array]
+
+# A position is one number: the segment, and below it this many bits of the offset and of the batch index + 1.
+_OFFSET_BITS, _BATCH_BITS, _SEGMENT_BITS = 28, 12, 22
+# In place of null.
+NO_POSITION, NO_TEXT = -1, -1
+NO_TIME, NO_NUMBER = np.iinfo(np.int64).min, np.iinfo(np.int32).min
+
+# A task holds about 150 bytes of a row in memory.
+_MOST_ROWS = 16_000_000
+# Slots of messages that were not published take memory too.
+_MOST_SLOTS_A_ROW = 4
+
+_TEXTS = ("cluster", "topic", "producer", "key", "subscription", "consumer", "outcome")
+_FOUND = ("cluster", "topic", "partition", "producer", "seq", "key", "payload_hash", "segment", "offset", "batch_index")
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "publishes": (*_FOUND, "epoch", "outcome", "scheduled_at", "sent_at", "settled_at"),
+    "stored": _FOUND,
+    "deliveries": (*_FOUND, "subscription", "consumer", "incarnation", "arrival", "received_at"),
+}
+# Null has a meaning in these columns. Rows with null in another column are not described.
+_MAY_BE_NULL: Mapping[str, int] = {
+    "partition": NO_NUMBER,
+    "epoch": 0,
+    "segment": NO_POSITION,
+    "offset": NO_POSITION,
+    "batch_index": -1,
+    **dict.fromkeys(("scheduled_at", "sent_at", "settled_at"), NO_TIME),
+}
+
+
+class NotDescribedError(Exception):
+    """The arrays cannot describe a row of a part, so the run is judged by SQL alone."""
+
+
+class Names:
+    """Numbers texts in the order in which they are found."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, column: pa.Array) -> Array:
+        """Return the number of each text of a dictionary column, and `NO_TEXT` for null."""
+        texts = column.dictionary.to_pylist()
+        numbers = np.array([*(self.add(text) for text in texts), NO_TEXT], np.int32)
+        codes: Array = numbers[column.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)]
+        return codes
+
+    def add(self, text: str) -> int:
+        """Return the number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def find(self, text: str) -> int:
+        """Return the number of a text, and `NO_TEXT` if it has none."""
+        return self._numbers.get(text, NO_TEXT)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts, by their numbers."""
+        return list(self._numbers)
+
+
+def pack_positions(rows: Rows) -> Array:
+    """Return each row's position as a number with the same order, and `NO_POSITION` for none."""
+    segment, offset, batch = rows.pop("segment"), rows.pop("offset"), rows.pop("batch_index").astype(np.int64) + 1
+    is_placed = segment >= 0
+    fits = (segment < 1 << _SEGMENT_BITS) & (offset >= 0) & (offset < 1 << _OFFSET_BITS)
+    fits &= (batch >= 0) & (batch < 1 << _BATCH_BITS)
+    if (is_placed & ~fits).any():
+        raise NotDescribedError("a position does not fit into a number")
+    packed = segment << _OFFSET_BITS + _BATCH_BITS | offset << _BATCH_BITS | batch
+    return np.where(is_placed, packed, NO_POSITION)
+
+
+def unpack_positions(positions: Array) -> Rows:
+    """Return the columns `segment`, `offset` and `batch_index` of packed positions; the batch index is -1 for null."""
+    return {
+        "segment": positions >> _OFFSET_BITS + _BATCH_BITS,
+        "offset": positions >> _BATCH_BITS & (1 << _OFFSET_BITS) - 1,
+        "batch_index": ((positions & (1 << _BATCH_BITS) - 1) - 1).astype(np.int32),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """Numbers the published messages of a part. A block of a topic and producer has consecutive slots, by seq."""
+
+    block: int
+    # The blocks in ascending order as numbers, made of these many topics, producers and blocks of a producer.
+    blocks: Array
+    sizes: tuple[int, int, int]
+    # The first slot of each block, and the number of all slots.
+    starts: Array
+
+    @classmethod
+    def from_publishes(cls, rows: Rows, block: int) -> Slots:
+        if not len(rows["seq"]):
+            return cls(block=block, blocks=np.zeros(0, np.int64), sizes=(0, 0, 0), starts=np.zeros(1, np.int64))
+        number = rows["seq"] // block
+        sizes = (int(rows["topic"].max()) + 1, int(rows["producer"].max()) + 1, int(number.max()) + 1)
+        if (rows["seq"] < 0).any() or (rows["producer"] == NO_TEXT).any() or sizes[0] * sizes[1] * sizes[2] >= 1 << 62:
+            raise NotDescribedError("a published message has no usable name")
+        blocks, place = np.unique(_combine(rows, number, sizes), return_inverse=True)
+        lengths = np.zeros(len(blocks), np.int64)
+        np.maximum.at(lengths, place, rows["seq"] % block + 1)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        if starts[-1] > _MOST_SLOTS_A_ROW * len(place) + 1000:
+            raise NotDescribedError("the seq of what was published has large gaps")
+        return cls(block=block, blocks=blocks, sizes=sizes, starts=starts)
+
+    @property
+    def count(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def block_of_slots(self) -> Array:
+        """The index of each slot's block."""
+        return np.repeat(np.arange(len(self.blocks), dtype=np.int32), np.diff(self.starts))
+
+    def split_blocks(self) -> tuple[Array, Array, Array]:
+        """Return the topic, the producer and the number of each block."""
+        topics_and_producers, number = np.divmod(self.blocks, max(self.sizes[2], 1))
+        return *np.divmod(topics_and_producers, max(self.sizes[1], 1)), number
+
+    def find(self, rows: Rows) -> Array:
+        """Return the slot of each row's message, and -1 if there is none."""
+        topics, producers, numbers = self.sizes
+        number = rows["seq"] // self.block
+        known = (rows["topic"] < topics) & (rows["producer"] >= 0) & (rows["producer"] < producers)
+        known &= (rows["seq"] >= 0) & (number < numbers)
+        if not len(self.blocks):
+            return np.full(len(known), -1, np.int64)
+        wanted = np.where(known, _combine(rows, np.where(known, number, 0), self.sizes), -1)
+        index = np.minimum(np.searchsorted(self.blocks, wanted), len(self.blocks) - 1)
+        slot = self.starts[index] + rows["seq"] % self.block
+        return np.where((self.blocks[index] == wanted) & (slot < self.starts[index + 1]), slot, -1)
+
+
+def _combine(rows: Rows, number: Array, sizes: tuple[int, int, int]) -> Array:
+    combined: Array = (rows["topic"].astype(np.int64) * sizes[1] + rows["producer"]) * sizes[2] + number
+    return combined
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartArrays:
+    """The rows of a part. Texts are numbers of `names`. Each row has the `slot` of its message, -1 if it has none."""
+
+    slots: Slots
+    publishes: Rows
+    stored: Rows
+    deliveries: Rows
+    names: Mapping[str, Names] = field(default_factory=lambda: {text: Names() for text in _TEXTS})
+
+
+def read_arrays(recorded: RecordedParts, part: int) -> PartArrays:
+    """Read a part. Raises NotDescribedError if a row of it has values that the arrays cannot hold."""
+    if recorded.count_rows(part) > _MOST_ROWS:
+        raise NotDescribedError("the part has too many rows for the memory of a task")
+    names = {text: Names() for text in _TEXTS}
+    publishes = _read_rows(recorded, "publishes", part, names)
+    slots = Slots.from_publishes(publishes, recorded.division.block)
+    publishes["slot"] = slots.find(publishes)
+    attempts = np.bincount(publishes["slot"], minlength=slots.count)
+    found = {}
+    for table in ("stored", "deliveries"):
+        found[table] = rows = _read_rows(recorded, table, part, names)
+        slot = slots.find(rows)
+        # A message between two published ones was not published itself.
+        rows["slot"] = np.where((slot >= 0) & (attempts[slot] > 0), slot, -1) if slots.count else slot
+    return PartArrays(slots=slots, publishes=publishes, names=names, **found)
+
+
+def _read_rows(recorded: RecordedParts, table: str, part: int, names: Mapping[str, Names]) -> Rows:
+    whole = recorded.read_whole(table, part, COLUMNS[table])
+    rows: Rows = {}
+    for name in COLUMNS[table]:
+        column = whole.column(name).combine_chunks()
+        is_identity = table != "publishes" and name in ("producer", "seq")
+        if name in _TEXTS:
+            if name not in ("key", "consumer", "producer") and column.null_count:
+                raise NotDescribedError(f"a row of {table} has no {name}")
+            rows[name] = names[name].number(column)
+        else:
+            if column.null_count and not (is_identity or name in _MAY_BE_NULL):
+                raise NotDescribedError(f"a row of {table} has no {name}")
+            filled = column.fill_null(_MAY_BE_NULL.get(name, -1)) if column.null_count else column
+            rows[name] = filled.to_numpy(zero_copy_only=False)
+            if name == "seq" and np.count_nonzero(rows[name] < 0) != column.null_count:
+                raise NotDescribedError(f"a row of {table} has a negative seq")
+    rows["position"] = pack_positions(rows)
+    return rows

@@ -1,0 +1,422 @@
+"""Judging by arrays and SQL gives what SQL alone gives.
+
+The steps run in this process, so that a test can change a condition. The tables are divided into short blocks, so that
+producers and comparisons cross parts.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from brokerproof.run.directory import Run
+from brokerproof.run.division import Division
+from brokerproof_judging.database import open_database
+from brokerproof_judging.evidence import Evidence
+from brokerproof_judging.messages import message_judging
+from brokerproof_judging.messages.message_judging import MessageJudging
+from brokerproof_judging.messages.publish_record import PartSummary, find_least_delay, find_problems, list_logs
+from brokerproof_judging.table_io import Replacement
+
+from ..history import NAMESPACE, REPLICATED, SEGMENT, History, Row
+from ..test_recorded_parts import divide
+
+HISTORIES = range(int(os.environ.get("BROKERPROOF_HISTORIES", "2000")) // 50)
+MESSAGES = 24
+MILLISECOND = 1000
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work on parts without Spark."""
+
+    def work_in_parts(_: object, parts: int, work: Callable[..., Any], schema: str) -> SimpleNamespace:
+        answers = schema.replace(" int", "").replace(" string", "").split(", ")
+
+        def collect() -> list[Any]:
+            found = []
+            for part in range(parts):
+                with open_database() as connection:
+                    for batch in work(part, connection):
+                        found += [Answer(**{name: row[name] for name in answers}) for row in batch.to_pylist()]
+            return found
+
+        return SimpleNamespace(collect=collect)
+
+    monkeypatch.setattr(message_judging, "work_in_parts", work_in_parts)
+    monkeypatch.setattr(message_judging, "set_adaptive_plans", lambda *_: None)
+
+
+class Answer(SimpleNamespace):
+    """A row that Spark would give."""
+
+    def __getitem__(self, index: int) -> Any:
+        return list(vars(self).values())[index]
+
+
+class Judged:
+    """What judging leaves of a run. SQL judges its messages in one part, and arrays judge the parts of the files."""
+
+    def __init__(self, run: Run, *, by_arrays: bool) -> None:
+        replacement = Replacement(run)
+        share = 1.0 if by_arrays else None
+        judging = MessageJudging(None, run, Evidence.from_run(run), replacement, most_suspicious=share)  # type: ignore[arg-type]
+        if not by_arrays:
+            judging._recorded = judging._recorded.join()
+        set_aside = judging._set_clean_aside
+
+        def set_aside_and_join() -> list[PartSummary]:
+            summaries = set_aside()
+            judging._recorded = judging._recorded.join()
+            return summaries
+
+        judging._set_clean_aside = set_aside_and_join  # type: ignore[method-assign]
+        self.summaries = judging.work_out_facts()
+        self.counts = judging.write_tables()
+        self.are_described = bool(judging._clean_counts)
+        self.judged_by_sql = judging._recorded.count_rows(0)
+        self.tables = {
+            name: Counter(map(repr, pq.read_table(replacement.locate_beside(name)).to_pylist()))
+            for name in ("messages", "anomalies")
+        }
+        replacement.discard()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """All that has to be equal."""
+        return {
+            **self.tables,
+            "counts": self.counts,
+            "problems": list(find_problems(self.summaries)),
+            "logs": list_logs(self.summaries),
+            "least delay": find_least_delay(self.summaries),
+            **{name: count_rows(self.summaries, name) for name in ("attempts", "deliveries", "stored")},
+        }
+
+
+def assert_equal(by_arrays: Judged, by_sql: Judged) -> None:
+    for name, rows in by_sql.tables.items():
+        assert (by_arrays.tables[name] - rows, rows - by_arrays.tables[name]) == (Counter(), Counter())
+    assert by_arrays.result == by_sql.result
+
+
+def count_rows(summaries: list[PartSummary], name: str) -> Counter[tuple[Any, ...]]:
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for summary in summaries:
+        for *what, count in asdict(summary)[name]:
+            counts[tuple(what)] += count
+    return counts
+
+
+def order_arrivals(history: History) -> None:
+    """Have deliveries arrive in the order of their times, as if no clock was set back."""
+    ordered = sorted(history.deliveries, key=lambda row: (row["received_at"], row["arrival"]))
+    for arrival, row in enumerate(ordered):
+        row["arrival"] = arrival
+
+
+def write_divided(history: History, directory: Path, division: Division, monkeypatch: pytest.MonkeyPatch) -> Run:
+    # The parts of such a small run are not joined.
+    monkeypatch.setattr(message_judging, "MOST_ROWS_TOGETHER", 0)
+    run = history.write(directory)
+    divide(run, division)
+    return run
+
+
+# What can go wrong with a message -------------------------------------------------------------------------------------
+
+Plant = Callable[[History, random.Random], None]
+PLANTS: dict[str, Plant] = {}
+
+
+def plant(function: Plant) -> Plant:
+    PLANTS[function.__name__] = function
+    return function
+
+
+def choose(history: History, chance: random.Random) -> Row:
+    """A message of the topic."""
+    return chance.choice(
+        [row for row in history.publishes if row["topic"] == history.topic and row["outcome"] == "acked"]
+    )
+
+
+def name_of(row: Row) -> tuple[str, int]:
+    return row["producer"], row["seq"]
+
+
+def copies_of(history: History, row: Row) -> list[Row]:
+    return history.rows("stored", *name_of(row))
+
+
+def deliveries_of(history: History, row: Row) -> list[Row]:
+    return history.rows("deliveries", *name_of(row))
+
+
+def find_next(history: History, row: Row, steps: int = 2) -> Row | None:
+    """A message of the same key that was published later; keys take turns."""
+    rows = history.rows("publishes", row["producer"], row["seq"] + steps)
+    return rows[0] if rows else None
+
+
+@plant
+def nothing(history: History, chance: random.Random) -> None:
+    del history, chance
+
+
+@plant
+def attempted_twice(history: History, chance: random.Random) -> None:
+    history.publishes.append({**choose(history, chance), "epoch": 1, "segment": None, "offset": None})
+
+
+@plant
+def recorded_twice(history: History, chance: random.Random) -> None:
+    history.publishes.append(dict(choose(history, chance)))
+
+
+@plant
+def not_acked(history: History, chance: random.Random) -> None:
+    choose(history, chance).update(
+        outcome=chance.choice(["unknown", "failed"]), partition=None, segment=None, offset=None
+    )
+
+
+@plant
+def failed_at_a_position(history: History, chance: random.Random) -> None:
+    choose(history, chance).update(outcome="failed")
+
+
+@plant
+def acked_without_position(history: History, chance: random.Random) -> None:
+    choose(history, chance).update(segment=None, offset=None)
+
+
+@plant
+def without_time(history: History, chance: random.Random) -> None:
+    choose(history, chance)[chance.choice(["sent_at", "settled_at"])] = None
+
+
+@plant
+def lost(history: History, chance: random.Random) -> None:
+    name = name_of(choose(history, chance))
+    history.forget("stored", *name)
+    history.forget("deliveries", *name)
+
+
+@plant
+def stored_nowhere(history: History, chance: random.Random) -> None:
+    history.stored.remove(chance.choice(copies_of(history, choose(history, chance))))
+
+
+@plant
+def stored_twice(history: History, chance: random.Random) -> None:
+    row = chance.choice(copies_of(history, choose(history, chance)))
+    history.stored.append({**row, "offset": history.next_entry(row["cluster"]) + 500})
+
+
+@plant
+def stored_too_far(history: History, chance: random.Random) -> None:
+    """A message of a topic that is not replicated is stored in the other cluster too."""
+    row = copies_of(history, choose(history, chance))[0]
+    history.stored.append({**row, "cluster": "other", "offset": row["offset"] + 900})
+
+
+@plant
+def stored_elsewhere(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    offset = history.next_entry() + 500
+    for each in [*copies_of(history, row), *deliveries_of(history, row)]:
+        each["offset"] = offset
+
+
+@plant
+def stored_in_another_partition(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    chance.choice([*copies_of(history, row), *deliveries_of(history, row)])["partition"] = 1
+
+
+@plant
+def corrupted(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    chance.choice([*copies_of(history, row), *deliveries_of(history, row)])["payload_hash"] = 1
+
+
+@plant
+def other_key(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    chance.choice([*copies_of(history, row), *deliveries_of(history, row)])["key"] = chance.choice(["c", None])
+
+
+@plant
+def undelivered(history: History, chance: random.Random) -> None:
+    history.deliveries.remove(chance.choice(deliveries_of(history, choose(history, chance))))
+
+
+@plant
+def redelivered(history: History, chance: random.Random) -> None:
+    row = chance.choice(deliveries_of(history, choose(history, chance)))
+    history.deliveries.append({**row, "arrival": len(history.deliveries), "received_at": row["received_at"] + 700})
+
+
+@plant
+def delivered_from_elsewhere(history: History, chance: random.Random) -> None:
+    row = chance.choice(deliveries_of(history, choose(history, chance)))
+    row["offset"] = history.next_entry(row["cluster"]) + 500
+
+
+@plant
+def delivered_to_a_stranger(history: History, chance: random.Random) -> None:
+    row = chance.choice(deliveries_of(history, choose(history, chance)))
+    history.deliveries.append({**row, "subscription": "stranger"})
+
+
+@plant
+def phantom(history: History, chance: random.Random) -> None:
+    name = chance.choice([("p0", 900), (None, None), ("p0", None), (None, 3), ("who", 0)])
+    place = {"producer": name[0], "seq": name[1], "key": "a", "offset": history.next_entry() + 500}
+    history.store(**place)
+    history.deliver(**place, at=MILLISECOND * 100)
+
+
+@plant
+def shared_position(history: History, chance: random.Random) -> None:
+    row, other = choose(history, chance), choose(history, chance)
+    for each in [row, *copies_of(history, row), *deliveries_of(history, row)]:
+        if each["cluster"] == "main":
+            each["offset"] = other["offset"]
+
+
+@plant
+def stored_out_of_order(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    other = find_next(history, row, chance.choice([2, 4, 8]))
+    if other is None:
+        return
+    both = [[each, *copies_of(history, each), *deliveries_of(history, each)] for each in (row, other)]
+    offsets = [{each["cluster"]: each["offset"] for each in rows} for rows in both]
+    for rows, places in zip(both, reversed(offsets), strict=True):
+        for each in rows:
+            each["offset"] = places.get(each["cluster"], each["offset"])
+
+
+@plant
+def delivered_out_of_order(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    other = find_next(history, row, chance.choice([2, 4, 8]))
+    if other is None:
+        return
+    for first, second in zip(deliveries_of(history, row), deliveries_of(history, other), strict=False):
+        if (first["cluster"], first["subscription"]) == (second["cluster"], second["subscription"]):
+            for column in ("received_at", "acknowledged_at"):
+                first[column], second[column] = second[column], first[column]
+
+
+@plant
+def delivered_by_two_consumers(history: History, chance: random.Random) -> None:
+    """A later message was delivered first, by another consumer, whose arrivals do not compare."""
+    row = choose(history, chance)
+    other = find_next(history, row)
+    if other is None:
+        return
+    for late, early in zip(deliveries_of(history, row), deliveries_of(history, other), strict=False):
+        early.update(consumer="consumer-1", received_at=late["received_at"] - chance.choice([0, 100, 300]))
+
+
+@plant
+def delivered_at_one_time(history: History, chance: random.Random) -> None:
+    """Two messages of a key arrived at one time in the wrong order."""
+    row = choose(history, chance)
+    other = find_next(history, row)
+    if other is None:
+        return
+    for first, second in zip(deliveries_of(history, row), deliveries_of(history, other), strict=False):
+        if (first["cluster"], first["subscription"]) == (second["cluster"], second["subscription"]):
+            first["received_at"] = second["received_at"]
+            first["arrival"], second["arrival"] = second["arrival"], first["arrival"]
+
+
+@plant
+def regressed(history: History, chance: random.Random) -> None:
+    """A message was acked at a position below one whose ack was settled before it was sent."""
+    row = choose(history, chance)
+    later = chance.choice([1, 3, 40])
+    row.update(sent_at=row["sent_at"] + later * MILLISECOND, settled_at=row["settled_at"] + later * MILLISECOND)
+
+
+@plant
+def regressed_within_a_millisecond(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    settled = row["settled_at"] + chance.choice([0, 1, 200])
+    for other in history.publishes:
+        if other["topic"] == history.topic and other["segment"] == SEGMENT and other["offset"] == row["offset"] - 1:
+            other.update(sent_at=settled, settled_at=settled + 100)
+
+
+def make_history(chance: random.Random, plants: list[str], clock_error_us: int = 0) -> History:
+    history = History(
+        clusters=("main", "other"),
+        guarantee="at_least_once",
+        subscriptions=[{"name": "audit"}, {"name": "far", "cluster": "other"}],
+    )
+    history.facts["clock_error_us"] = clock_error_us
+    for number, name in enumerate(plants):
+        history.topic = f"persistent://{chance.choice([NAMESPACE, REPLICATED])}/{number}-{name}"
+        history.clean(messages=MESSAGES)
+        PLANTS[name](history, chance)
+    order_arrivals(history)
+    return history
+
+
+def judge_twice(
+    history: History, directory: Path, monkeypatch: pytest.MonkeyPatch, division: Division
+) -> tuple[Judged, Judged]:
+    run = write_divided(history, directory, division, monkeypatch)
+    return Judged(run, by_arrays=False), Judged(run, by_arrays=True)
+
+
+@pytest.mark.parametrize("seed", HISTORIES)
+def test_arrays_and_sql_find_what_sql_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = random.Random(f"clean {seed}")
+    plants = [chance.choice(list(PLANTS)) for _ in range(8)]
+    history = make_history(chance, plants, chance.choice([0, 150]))
+    # Several plants may meet in one topic.
+    for _ in range(chance.choice([0, 2, 6])):
+        PLANTS[chance.choice(list(PLANTS))](history, chance)
+    if chance.random() < 0.9:
+        order_arrivals(history)
+    division = chance.choice([Division(1, 1000), Division(2, 4), Division(3, 5), Division(5, 2)])
+
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", monkeypatch, division)
+
+    assert_equal(by_arrays, by_sql)
+
+
+def test_a_clean_run_needs_no_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = make_history(random.Random(1), ["nothing"] * 4)
+
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", monkeypatch, Division(3, 5))
+
+    assert_equal(by_arrays, by_sql)
+    assert by_arrays.are_described
+    assert by_arrays.judged_by_sql == 0
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_one_planted_message_leaves_most_others_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    history = make_history(random.Random(name), [name, *["nothing"] * 4])
+
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", monkeypatch, Division(2, 8))
+
+    assert_equal(by_arrays, by_sql)
+    rows = sum(len(getattr(history, table)) for table in ("publishes", "stored", "deliveries"))
+    assert by_arrays.judged_by_sql < rows / 3 or not by_arrays.are_described
