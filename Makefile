@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead docs figures compose-secrets image audit bench-verify bench-load down clean
+.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead bench-kept docs figures compose-secrets image audit bench-verify bench-load down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,6 +134,10 @@ TIMES ?= 5
 SCENARIOS ?= sync_nominal sync_datacenter_loss
 bench-overhead: setup ## what runs cost beyond their phases: each of SCENARIOS runs TIMES times, 30 minutes in all
 	$(BIN)/python tests/benchmarks/overhead.py $(SCENARIOS) --times $(TIMES) $(if $(BUSY),--busy)
+
+bench-kept: TIMES := 3
+bench-kept: setup ## whether runs on a kept cluster have the results of runs on new ones: TIMES runs of each kind, 90 minutes
+	$(BIN)/python tests/benchmarks/kept_clusters.py --times $(TIMES)
 
 docs: setup ## make the reference pages of docs/, the suites of expectations/ and Grafana's dashboards from the code
 	$(BIN)/python tools/reference_pages.py
