@@ -7,13 +7,21 @@ from collections.abc import Iterator, Sequence
 from brokerproof.errors import RunError
 from brokerproof.experiment.numbers import format_seconds, format_time, join_names
 from brokerproof.run.directory import Run
+from brokerproof.run.fault_course import read_fault_courses
 from brokerproof.run.records import MissedRate, MissedRates, PhaseTimes, RateReason, read_record, record_keys
+
+# A time begins up to this many µs before the acks stop, because the acks of several seconds are compared.
+_WINDOW_US = 3_000_000
 
 
 def describe_missed_rates(run: Run) -> Iterator[str]:
-    """Yield a sentence for each producer process that missed its rate after the load was steady."""
+    """Yield a sentence for each producer process that missed its rate after the load was steady.
+
+    That the cluster pushes back after a fault is left out, because it is what the run measures.
+    """
     try:
         phases = read_record(run, PhaseTimes)
+        fault_at = min((course.begins_at for course in read_fault_courses(run).values()), default=None)
         records = [read_record(run, MissedRates, key) for key in record_keys(run, MissedRates)]
     except RunError as error:
         yield f"Whether the producers held their rates is not known: {error}"
@@ -21,7 +29,14 @@ def describe_missed_rates(run: Run) -> Iterator[str]:
     for record in records:
         if record is None:
             continue
-        times = [each for each in record.times if phases is None or each.end > phases.steady_at]
+        times = [
+            each
+            for each in record.times
+            if (phases is None or each.end > phases.steady_at)
+            and not (
+                each.reasons == (RateReason.CLUSTER,) and fault_at is not None and each.begin > fault_at - _WINDOW_US
+            )
+        ]
         if times:
             yield _describe(record.process.rpartition("-")[0], times, record.omitted)
 

@@ -537,6 +537,22 @@ def test_the_outcome_names_missed_rates_and_their_measured_reasons(plant, judgem
     )
 
 
+@pytest.mark.parametrize(
+    ("after_s", "measured", "is_named"),
+    [(-1, "pushed_back_s", False), (5, "pushed_back_s", False), (-8, "pushed_back_s", True), (5, "no_time_s", True)],
+)
+def test_a_cluster_that_pushes_back_after_a_fault_is_no_note(plant, judgement, after_s, measured, is_named):
+    run = plant(judged=judgement())
+    fault_at = 1_700_000_000_000_000
+    row = {"run_id": run.run_id, "fault": "kill_us", "kind": "kill", "targets": ["b"], "detail": ""}
+    run.append("faults", [{**row, "state": "injecting", "at": fault_at}])
+    figures = {"due": 1000, "acked": 0, "pushed_back_s": 0.0, "no_time_s": 0.0, measured: 4.0}
+    begin = fault_at + after_s * 1_000_000
+    times = (MissedRate(begin=begin, end=begin + 4_000_000, **figures),)
+    write_record(run, MissedRates(process="p-0", times=times, at=begin))
+    assert any("missed its rate" in note for note in compose_outcome(run).notes) is is_named
+
+
 def test_a_damaged_record_of_missed_rates_is_named(plant, judgement):
     run = plant(judged=judgement())
     run.write_text("state/missed_rates-p0-0.json", "{}")
