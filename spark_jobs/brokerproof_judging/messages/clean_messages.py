@@ -135,10 +135,10 @@ def find_clean(
 
 
 def is_acked_once(part: PartArrays, published: Published) -> Mask:
-    """Return which messages have one attempt, which was acked at a position, and all their times."""
+    """Return which messages have one attempt, which was acked, and all their times."""
     acked = part.names["outcome"].add(AttemptOutcome.ACKED)
     outcome = scatter(part.slots.count, part.publishes["slot"], part.publishes["outcome"])
-    clean: Mask = (published.attempts == 1) & (outcome == acked) & (published.position != NO_POSITION)
+    clean: Mask = (published.attempts == 1) & (outcome == acked)
     for times in (published.scheduled_at, published.sent_at, published.settled_at):
         clean &= times != NO_TIME
     return clean

@@ -343,7 +343,7 @@ class SavedMessages:
             if len(found.buckets):
                 sent = (arrays["sent_at"][slot] - clock_error_us) // BUCKET_US
                 index = np.minimum(np.searchsorted(found.buckets, sent), len(found.buckets) - 1)
-                suspicious |= at_home & (found.buckets[index] == sent) & (position <= found.limits[index])
+                suspicious |= at_home & (found.buckets[index] == sent) & (position < found.limits[index])
                 settled = arrays["settled_at"][slot] // BUCKET_US
                 is_witness = is_in(settled, found.buckets) | is_in(position, found.witnesses)
                 self.witnesses[slot[at_home & is_witness]] = True

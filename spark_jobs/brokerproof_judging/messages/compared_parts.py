@@ -68,8 +68,8 @@ class DoubtsOfLog:
 
     # Positions that two messages name.
     conflicts: Array
-    # Buckets of time in which a message may have been sent after the ack of its position or a higher one. A message
-    # that was sent in such a bucket is suspicious if its position is at most the `limit`.
+    # Buckets of time in which a message may have been sent after the ack of a higher position. A message that was sent
+    # in such a bucket is suspicious if its position is below the `limit`.
     buckets: Array
     limits: Array
     # The highest positions that were acked before these buckets. They are of witnesses.
@@ -255,7 +255,7 @@ def _compare_log(known: Sequence[LogOfPart]) -> DoubtsOfLog | None:
     highest = np.maximum.accumulate(np.concatenate([np.full(1, NO_POSITION), highest]))
     through = highest[np.searchsorted(settled, sent, "right")]
     before = highest[np.searchsorted(settled, sent, "left")]
-    went_back = lowest <= through
+    went_back = lowest < through
     if not len(conflicts) and not went_back.any():
         return None
     return DoubtsOfLog(
