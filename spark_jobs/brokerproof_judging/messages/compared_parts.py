@@ -16,16 +16,9 @@ from typing import Any
 import numpy as np
 from brokerproof.run.tables import AttemptOutcome
 
-from brokerproof_judging.messages.clean_messages import (
-    Events,
-    PartMessages,
-    join_events,
-    list_copies,
-    list_deliveries,
-    select,
-)
+from brokerproof_judging.messages.clean_messages import PartMessages, select
 from brokerproof_judging.messages.dense_arrays import NO_POSITION, NO_TEXT, NO_TIME, Array, PartArrays, Rows
-from brokerproof_judging.messages.dense_order import number_groups
+from brokerproof_judging.messages.dense_order import list_groups, number_groups, sort_stably
 
 # (cluster, topic, partition)
 Log = tuple[str, str, int]
@@ -86,7 +79,7 @@ class Doubts:
 
 def describe_part(found: PartMessages, clock_error_us: int) -> PartDescription:
     """Return what other parts need to know."""
-    names, _part = found.part.names, found.part
+    names = found.part.names
     clusters, topics = names["cluster"].texts, names["topic"].texts
     acks, positions = dict(_split_by_log(_list_acks(found))), dict(_split_by_log(_list_positions(found)))
     logs = {}
@@ -156,12 +149,13 @@ def _list_acks(found: PartMessages) -> Rows:
 def _split_by_log(rows: Rows) -> Iterator[tuple[tuple[int, int, int], Rows]]:
     """Yield the rows of each log."""
     log = [rows.pop(name) for name in ("cluster", "topic", "partition")]
-    numbers, first, place = np.unique(number_groups(*log), return_index=True, return_inverse=True)
-    order = np.argsort(place, kind="stable") if len(numbers) > 1 else np.arange(len(place))
-    ends = np.cumsum(np.bincount(place, minlength=len(numbers)))
-    for number, row in enumerate(first):
-        chosen = order[ends[number - 1] if number else 0 : ends[number]]
-        yield (int(log[0][row]), int(log[1][row]), int(log[2][row])), {name: rows[name][chosen] for name in rows}
+    number = number_groups(*log)
+    first, counts = list_groups(number)
+    order = sort_stably(number) if len(first) > 1 else slice(None)
+    rows = {name: values[order] for name, values in rows.items()}
+    for row, count, end in zip(first, counts, np.cumsum(counts), strict=True):
+        own = {name: values[end - count : end] for name, values in rows.items()}
+        yield (int(log[0][row]), int(log[1][row]), int(log[2][row])), own
 
 
 def _reduce(bucket: Array, value: Array, extreme: Any) -> tuple[Array, Array]:
@@ -174,56 +168,31 @@ def _reduce(bucket: Array, value: Array, extreme: Any) -> tuple[Array, Array]:
 
 def _list_ranges(found: PartMessages) -> Iterator[BlockRange]:
     names = {name: each.texts for name, each in found.part.names.items()}
-    rows = found.part.deliveries
-    consumers = {int(rows["consumer_incarnation"][row]): row for row in _find_first_rows(rows["consumer_incarnation"])}
-    for cluster in found.copies:
-        where = names["cluster"][cluster]
-        for kind, block in _list_ranges_of(found, join_events(*list_copies(found, cluster))):
-            yield ("position", where, "", "", *kind[:3]), *block
-        for place in found.deliveries:
-            for value in ("received_at", "arrival") if place[0] == cluster else ():
-                events = join_events(*list_deliveries(found, *place, value))
-                for kind, block in _list_ranges_of(found, events):
-                    incarnation = ""
-                    if value == "arrival":
-                        incarnation = label_incarnation(found.part, consumers[kind[3]])
-                    yield (value, where, names["subscription"][place[1]], incarnation, *kind[:3]), *block
-
-
-def label_incarnation(part: PartArrays, row: int) -> str:
-    """Return a text for the subscription, consumer and incarnation of a delivery, which is the same in all parts."""
-    names = ("cluster", "subscription", "consumer")
-    numbers = {name: part.deliveries[name][row] for name in names}
-    texts = [None if number == NO_TEXT else part.names[name].texts[number] for name, number in numbers.items()]
-    return json.dumps([*texts, int(part.deliveries["incarnation"][row])])
-
-
-def _find_first_rows(values: Array) -> list[int]:
-    return [int(row) for row in np.unique(values, return_index=True)[1]]
-
-
-def _list_ranges_of(
-    found: PartMessages, events: Events
-) -> Iterator[tuple[tuple[str, str, int, int], tuple[int, int, int]]]:
+    labels = label_incarnations(found.part)
     topic, producer, number = found.part.slots.split_blocks()
-    block = found.part.slots.block_of_slots[events.slot]
-    group, first, place = np.unique(
-        number_groups(block, events.partition, events.incarnation), return_index=True, return_inverse=True
-    )
-    lowest = np.full(len(group), np.iinfo(np.int64).max)
-    highest = np.full(len(group), np.iinfo(np.int64).min)
-    np.minimum.at(lowest, place, events.value)
-    np.maximum.at(highest, place, events.value)
-    names = {name: found.part.names[name].texts for name in ("topic", "producer")}
-    for index, row in enumerate(first):
-        own = block[row]
-        kind = (
-            names["topic"][int(topic[own])],
-            names["producer"][int(producer[own])],
-            int(events.partition[row]),
-            int(events.incarnation[row]),
-        )
-        yield kind, (int(number[own]), int(lowest[index]), int(highest[index]))
+    for each in found.ranges:
+        subscription = "" if each.subscription is None else names["subscription"][each.subscription]
+        for index, block in enumerate(each.block):
+            incarnation = labels[int(each.incarnation[index])] if each.value == "arrival" else ""
+            kind = (
+                *(each.value, names["cluster"][each.cluster], subscription, incarnation),
+                *(names["topic"][int(topic[block])], names["producer"][int(producer[block])]),
+                int(each.partition[index]),
+            )
+            yield kind, int(number[block]), int(each.lowest[index]), int(each.highest[index])
+
+
+def label_incarnations(part: PartArrays) -> dict[int, str]:
+    """Return a text for the subscription, consumer and incarnation of deliveries, by the number of the incarnation.
+
+    The text is the same in all parts.
+    """
+    rows, labels = part.deliveries, {}
+    for row in list_groups(rows["consumer_incarnation"])[0]:
+        numbers = {name: rows[name][row] for name in ("cluster", "subscription", "consumer")}
+        texts = [None if number == NO_TEXT else part.names[name].texts[number] for name, number in numbers.items()]
+        labels[int(rows["consumer_incarnation"][row])] = json.dumps([*texts, int(rows["incarnation"][row])])
+    return labels
 
 
 def compare_parts(parts: Iterable[PartDescription]) -> Doubts:

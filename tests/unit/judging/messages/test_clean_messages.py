@@ -158,6 +158,11 @@ def choose(history: History, chance: random.Random) -> Row:
     )
 
 
+def choose_early(history: History, chance: random.Random) -> Row:
+    """A message whose next ones are in the same part, unless blocks are short."""
+    return history.rows("publishes", "p0", chance.randrange(2, 8))[0]
+
+
 def name_of(row: Row) -> tuple[str, int]:
     return row["producer"], row["seq"]
 
@@ -214,6 +219,20 @@ def without_time(history: History, chance: random.Random) -> None:
 
 
 @plant
+def without_partition(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    for each in [row, *copies_of(history, row), *deliveries_of(history, row)]:
+        each["partition"] = None
+
+
+@plant
+def without_acks(history: History, chance: random.Random) -> None:
+    """A consumer does not confirm some deliveries of messages, of which others may become suspicious."""
+    for row in chance.sample(history.deliveries, 5):
+        row["acknowledged_at"] = None
+
+
+@plant
 def lost(history: History, chance: random.Random) -> None:
     name = name_of(choose(history, chance))
     history.forget("stored", *name)
@@ -247,7 +266,7 @@ def stored_too_far(history: History, chance: random.Random) -> None:
 
 @plant
 def found_without_position(history: History, chance: random.Random) -> None:
-    row = choose(history, chance)
+    row = choose_early(history, chance)
     for each in [row, *copies_of(history, row), *deliveries_of(history, row)]:
         if each["cluster"] == "main":
             each.update(segment=None, offset=None)
@@ -361,7 +380,7 @@ def delivered_by_two_consumers(history: History, chance: random.Random) -> None:
 @plant
 def delivered_late_by_another_consumer(history: History, chance: random.Random) -> None:
     """A message is delivered after the next ones of its key, of which the last is perhaps within the clocks' error."""
-    row = choose(history, chance)
+    row = choose_early(history, chance)
     other = find_next(history, row, 4)
     if other is None:
         return
@@ -526,6 +545,7 @@ _AGREE = '("partition", "key", "payload_hash"):\n        equal'
 CONDITIONS = [
     (clean_messages, "(published.attempts == 1) & ", ""),
     (clean_messages, " & (outcome == acked)", ""),
+    (clean_messages, " & (published.partition != NO_NUMBER)", ""),
     (clean_messages, "clean &= times != NO_TIME", "pass"),
     (clean_messages, ' & (rows["position"] != NO_POSITION)', ""),
     (clean_messages, _AGREE, _AGREE.replace('"partition", ', "")),
@@ -540,9 +560,17 @@ CONDITIONS = [
     (clean_messages, "found.clean[peeled] = found.clean[disturbed]", "found.clean[disturbed]"),
     (clean_messages, "found.clean[peeled] = found.clean[disturbed]", "found.clean[peeled]"),
     (clean_messages, "found.witnesses[order.find_witnesses(rising, before)] = True", "pass"),
-    (clean_messages, "check_sequence(found, *list_copies(found, cluster), may_tie=False)", "pass"),
+    (
+        clean_messages,
+        'check_sequence(found, clean, others, may_tie=False)\n        list_ranges(found, "position"',
+        'list_ranges(found, "position"',
+    ),
     (clean_messages, "check_sequence(found, clean, others, may_tie=True, error=clock_error_us)", "pass"),
-    (clean_messages, "check_sequence(found, clean, others, may_tie=False)", "pass"),
+    (
+        clean_messages,
+        'check_sequence(found, clean, others, may_tie=False)\n                list_ranges(found, "arrival"',
+        'list_ranges(found, "arrival"',
+    ),
     (clean_messages, "value=compared.value - error", "value=compared.value"),
     (compared_parts, "named[1:][named[1:] == named[:-1]]", "named[:0]"),
     (compared_parts, "went_back = lowest < through", "went_back = lowest < lowest"),
