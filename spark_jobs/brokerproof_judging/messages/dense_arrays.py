@@ -126,7 +126,7 @@ class Slots:
             raise NotDescribedError("a published message has no usable name")
         blocks, place = _number_blocks(_combine(rows, number, sizes))
         lengths = np.zeros(len(blocks), np.int64)
-        np.maximum.at(lengths, place, rows["seq"] % block + 1)
+        np.maximum.at(lengths, place, rows["seq"] - number * block + 1)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         if starts[-1] > _MOST_SLOTS_A_ROW * len(place) + 1000:
             raise NotDescribedError("the seq of what was published has large gaps")
@@ -156,7 +156,8 @@ class Slots:
             return np.full(len(known), -1, np.int64)
         wanted = np.where(known, _combine(rows, np.where(known, number, 0), self.sizes), -1)
         index = np.minimum(np.searchsorted(self.blocks, wanted), len(self.blocks) - 1)
-        slot = self.starts[index] + rows["seq"] % self.block
+        # The remainder, without the slow division of `%`.
+        slot = self.starts[index] + (rows["seq"] - number * self.block)
         return np.where((self.blocks[index] == wanted) & (slot < self.starts[index + 1]), slot, -1)
 
 
