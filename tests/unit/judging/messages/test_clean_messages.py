@@ -70,9 +70,9 @@ class Answer(SimpleNamespace):
 class Judged:
     """What judging leaves of a run. SQL judges its messages in one part, and arrays judge the parts of the files."""
 
-    def __init__(self, run: Run, *, by_arrays: bool) -> None:
+    def __init__(self, run: Run, *, by_arrays: bool, most_suspicious: float = 1.0) -> None:
         replacement = Replacement(run)
-        share = 1.0 if by_arrays else None
+        share = most_suspicious if by_arrays else None
         judging = MessageJudging(None, run, Evidence.from_run(run), replacement, most_suspicious=share)  # type: ignore[arg-type]
         if not by_arrays:
             judging._recorded = judging._recorded.join()
@@ -537,6 +537,15 @@ def test_arrays_describe_the_planted_run(planted: tuple[Run, Judged]) -> None:
     by_arrays = Judged(run, by_arrays=True)
 
     assert by_arrays.are_described
+    assert_equal(by_arrays, by_sql)
+
+
+def test_sql_judges_the_whole_of_a_part_in_which_too_many_messages_are_suspicious(planted: tuple[Run, Judged]) -> None:
+    run, by_sql = planted
+
+    by_arrays = Judged(run, by_arrays=True, most_suspicious=0.01)
+
+    assert by_arrays.judged_by_sql == by_sql.judged_by_sql
     assert_equal(by_arrays, by_sql)
 
 
