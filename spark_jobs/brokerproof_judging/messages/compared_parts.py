@@ -25,8 +25,8 @@ Log = tuple[str, str, int]
 # What is compared of whom: (value, cluster, subscription, incarnation, topic, producer, partition).
 BlockKind = tuple[str, str, str, str, str, str, int]
 
-# Shorter than the time to an ack, so that a message is rarely in one bucket with its own ack.
-BUCKET_US = 200
+# Shorter than the usual time to an ack, so that acks rarely make a message suspicious that was sent in their bucket.
+BUCKET_US = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def describe_part(found: PartMessages, clock_error_us: int) -> PartDescription:
             settled = _reduce(rows["settled_at"] // BUCKET_US, rows["position"], np.maximum)
             sent = _reduce((rows["sent_at"] - clock_error_us) // BUCKET_US, rows["position"], np.minimum)
         logs[clusters[key[0]], topics[key[1]], key[2]] = LogOfPart(
-            named=positions[key]["position"] if key in positions else empty,
+            named=_sort_runs(positions[key]["position"]) if key in positions else empty,
             settled=settled[0],
             highest=settled[1],
             sent=sent[0],
@@ -158,6 +158,11 @@ def _split_by_log(rows: Rows) -> Iterator[tuple[tuple[int, int, int], Rows]]:
         yield (int(log[0][row]), int(log[1][row]), int(log[2][row])), own
 
 
+def _sort_runs(values: Array) -> Array:
+    # Positions of blocks and parts are sorted runs. A stable sort merges them in a third to a tenth of the time.
+    return np.sort(values, kind="stable")
+
+
 def _reduce(bucket: Array, value: Array, extreme: Any) -> tuple[Array, Array]:
     """Return the buckets in ascending order, and the extreme value of each."""
     order = np.argsort(bucket, kind="stable")
@@ -215,7 +220,7 @@ def compare_parts(parts: Iterable[PartDescription]) -> Doubts:
 
 
 def _compare_log(known: Sequence[LogOfPart]) -> DoubtsOfLog | None:
-    named = np.sort(np.concatenate([each.named for each in known]))
+    named = _sort_runs(np.concatenate([each.named for each in known]))
     conflicts = np.unique(named[1:][named[1:] == named[:-1]])
     settled, sent = (np.concatenate([getattr(each, name) for each in known]) for name in ("settled", "sent"))
     highest, lowest = (np.concatenate([getattr(each, name) for each in known]) for name in ("highest", "lowest"))
