@@ -84,10 +84,12 @@ class Division:
         numbers = np.array([number_producer(name) for name in names] or [0], np.int64)
         producer = numbers[_fill(producers.indices)]
         seq = _fill(batch.column("seq"))
-        part = (producer + seq // self.block) % self.parts
+        block = producer + seq // self.block
+        # The remainder, without the slow division of `%`.
+        part = block - block // self.parts * self.parts
         if batch.column("producer").null_count or batch.column("seq").null_count:
             nameless = ~(_is_filled(batch.column("producer")) & _is_filled(batch.column("seq")))
-            part[nameless] = self._compute_from_positions(batch)[nameless]
+            part[nameless] = self._compute_from_positions(batch.filter(pa.array(nameless)))
         return part
 
     def _compute_from_positions(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -20,6 +20,7 @@ from brokerproof.run.tables import AttemptOutcome
 from brokerproof_judging.evidence import list_replicas
 from brokerproof_judging.messages import dense_order as order
 from brokerproof_judging.messages.dense_arrays import (
+    NO_NUMBER,
     NO_POSITION,
     NO_TIME,
     Array,
@@ -46,12 +47,13 @@ class Published:
     scheduled_at: Array
     sent_at: Array
     settled_at: Array
+    epoch: Array
 
     @classmethod
     def from_arrays(cls, part: PartArrays) -> Published:
         rows, slots = part.publishes, part.slots
         columns = {}
-        for name in ("partition", "key", "payload_hash", "position", "scheduled_at", "sent_at", "settled_at"):
+        for name in ("partition", "key", "payload_hash", "position", "scheduled_at", "sent_at", "settled_at", "epoch"):
             columns[name] = scatter(slots.count, rows["slot"], rows[name])
         topic, producer, _ = (values.astype(np.int32)[slots.block_of_slots] for values in slots.split_blocks())
         return cls(
@@ -80,11 +82,27 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """A subscription of one cluster, by slot: the time of a delivery, its arrival, and its incarnation."""
+    """A subscription of one cluster, by slot: the times of a delivery and its ack, its arrival, and its incarnation."""
 
     received_at: Array
+    acknowledged_at: Array
     arrival: Array
     incarnation: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangesOfBlocks:
+    """The lowest and highest value of the events in each block, partition and incarnation."""
+
+    # `position`, `received_at` or `arrival`, the cluster, and the subscription of deliveries.
+    value: str
+    cluster: int
+    subscription: int | None
+    block: Array
+    partition: Array
+    incarnation: Array
+    lowest: Array
+    highest: Array
 
 
 @dataclass(kw_only=True)
@@ -98,6 +116,16 @@ class PartMessages:
     copies: dict[int, Copy] = field(default_factory=dict)
     # By cluster and subscription.
     deliveries: dict[tuple[int, int], Delivery] = field(default_factory=dict)
+    # Of each list of events that is compared: the lowest and highest value in each block of a producer.
+    ranges: list[RangesOfBlocks] = field(default_factory=list)
+    # The number of each message's topic, producer and key, and all slots in the order of these numbers and of seq.
+    keys: Array = field(init=False)
+    by_key: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        published = self.published
+        self.keys = number_groups(published.topic, published.producer, published.key)
+        self.by_key = order.sort_stably(self.keys)
 
 
 def find_clean(
@@ -135,10 +163,10 @@ def find_clean(
 
 
 def is_acked_once(part: PartArrays, published: Published) -> Mask:
-    """Return which messages have one attempt, which was acked at a position, and all their times."""
+    """Return which messages have one attempt, which was acked in a partition, and all their times."""
     acked = part.names["outcome"].add(AttemptOutcome.ACKED)
     outcome = scatter(part.slots.count, part.publishes["slot"], part.publishes["outcome"])
-    clean: Mask = (published.attempts == 1) & (outcome == acked) & (published.position != NO_POSITION)
+    clean: Mask = (published.attempts == 1) & (outcome == acked) & (published.partition != NO_NUMBER)
     for times in (published.scheduled_at, published.sent_at, published.settled_at):
         clean &= times != NO_TIME
     return clean
@@ -170,7 +198,8 @@ def agrees(rows: Rows, published: Published) -> Mask:
 
 def _check_copies(found: PartMessages, cluster: int, required: Array) -> None:
     """Demand one copy in the cluster if the message has to be there, at home at the acked position, and else none."""
-    published, rows = found.published, select(found.part.stored, found.part.stored["cluster"] == cluster)
+    published, table = found.published, found.part.stored
+    rows = select({name: table[name] for name in ("slot", "agrees", "position")}, table["cluster"] == cluster)
     is_required = required[published.home, published.topic, cluster]
     copies, count = count_named(rows, len(found.clean)), len(found.clean)
     named = rows["slot"] >= 0
@@ -184,26 +213,34 @@ def _check_copies(found: PartMessages, cluster: int, required: Array) -> None:
 def _check_deliveries(found: PartMessages, cluster: int, subscription: int, has_to_get: bool) -> None:
     """Demand one delivery from the stored position if the message has to be in the cluster, and else none."""
     table = found.part.deliveries
-    rows = select(table, (table["cluster"] == cluster) & (table["subscription"] == subscription))
+    columns = ("slot", "agrees", "position", "received_at", "acknowledged_at", "arrival", "consumer_incarnation")
+    rows = select(
+        {name: table[name] for name in columns},
+        (table["cluster"] == cluster) & (table["subscription"] == subscription),
+    )
     copy, named = found.copies[cluster], rows["slot"] >= 0
     found.clean &= count_named(rows, len(found.clean)) == (copy.is_required & has_to_get)
     slot = rows["slot"][named]
     found.clean[slot[~rows["agrees"][named] | (rows["position"][named] != copy.position[slot])]] = False
-    columns = {
+    by_slot = {
         name: scatter(len(found.clean), slot, rows[column][named])
         for name, column in (
             ("received_at", "received_at"),
+            ("acknowledged_at", "acknowledged_at"),
             ("arrival", "arrival"),
             ("incarnation", "consumer_incarnation"),
         )
     }
     if has_to_get:
-        found.deliveries[cluster, subscription] = Delivery(**columns)
+        found.deliveries[cluster, subscription] = Delivery(**by_slot)
 
 
 def select(rows: Rows, chosen: Mask) -> Rows:
     """Return the chosen rows."""
-    return dict(rows) if chosen.all() else {name: values[chosen] for name, values in rows.items()}
+    if chosen.all():
+        return dict(rows)
+    places = np.flatnonzero(chosen)
+    return {name: values[places] for name, values in rows.items()}
 
 
 def count_named(rows: Rows, count: int) -> Array:
@@ -252,29 +289,58 @@ def check_order(found: PartMessages, clock_error_us: int) -> None:
     if (rows["key"] != found.published.key[rows["slot"]]).any():
         raise NotDescribedError("a message was published with two keys")
     for cluster in found.copies:
-        check_sequence(found, *list_copies(found, cluster), may_tie=False)
+        clean, others = list_copies(found, cluster)
+        check_sequence(found, clean, others, may_tie=False)
+        list_ranges(found, "position", (cluster, None), join_events(clean, others))
         for place in found.deliveries:
             if place[0] == cluster:
                 clean, others = list_deliveries(found, *place, "received_at")
                 check_sequence(found, clean, others, may_tie=True, error=clock_error_us)
+                list_ranges(found, "received_at", place, join_events(clean, others))
                 clean, others = list_deliveries(found, *place, "arrival")
                 check_sequence(found, clean, others, may_tie=False)
+                list_ranges(found, "arrival", place, join_events(clean, others))
+
+
+def list_ranges(found: PartMessages, value: str, place: tuple[int, int | None], events: Events) -> None:
+    """Add the ranges of the blocks that have events."""
+    block = found.part.slots.block_of_slots[events.slot]
+    number = number_groups(block, events.partition, events.incarnation)
+    first, _ = order.list_groups(number)
+    count = int(number.max()) + 1 if len(number) else 0
+    lowest, highest = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(lowest, number, events.value)
+    np.maximum.at(highest, number, events.value)
+    found.ranges.append(
+        RangesOfBlocks(
+            value=value,
+            cluster=place[0],
+            subscription=place[1],
+            block=block[first],
+            partition=events.partition[first],
+            incarnation=events.incarnation[first],
+            lowest=lowest[number[first]],
+            highest=highest[number[first]],
+        )
+    )
 
 
 def check_sequence(found: PartMessages, clean: Events, others: Events, *, may_tie: bool, error: int = 0) -> None:
     """Compare events by their values. What happened less than `error` earlier is not known to be before."""
-    published, count = found.published, len(clean.slot)
+    count = len(clean.slot)
     both = join_events(clean, others)
-    group = number_groups(
-        *(values[both.slot] for values in (published.topic, published.producer, published.key)),
-        both.partition,
-        both.incarnation,
-    )
+    group = number_groups(found.keys[both.slot], both.partition, both.incarnation)
     kept = order.Sequence(slot=both.slot[:count], group=group[:count], value=both.value[:count])
     rising, peeled = order.peel_order(kept, may_tie=may_tie)
-    is_other = order.mark(len(found.clean), peeled)[both.slot]
-    is_other[count:] = True
-    compared = order.Sequence(slot=both.slot[is_other], group=group[is_other], value=both.value[is_other])
+    is_peeled = order.mark(len(found.clean), peeled)[clean.slot]
+    compared = order.Sequence(
+        **{
+            name: np.concatenate([values[:count][is_peeled], values[count:]])
+            for name, values in (("slot", both.slot), ("group", group), ("value", both.value))
+        }
+    )
+    if not len(compared.slot):
+        return
     disturbed = order.find_disturbed(rising, compared, len(found.clean), may_tie=may_tie)
     found.clean[peeled] = found.clean[disturbed] = False
     before = order.Sequence(slot=compared.slot, group=compared.group, value=compared.value - error)
@@ -282,23 +348,31 @@ def check_sequence(found: PartMessages, clean: Events, others: Events, *, may_ti
 
 
 def list_copies(found: PartMessages, cluster: int) -> tuple[Events, Events]:
-    """Return the copies of clean messages in a log, and the first copy in each partition of each other message."""
-    copy = found.copies[cluster]
-    slot = np.flatnonzero(found.clean & copy.is_required)
-    clean = _make_events(slot, found.published.partition[slot], copy.position[slot])
+    """Return the copies of clean messages in a log by key and seq, and the first copies of the others."""
+    copy, slot = found.copies[cluster], _list_required(found, cluster)
+    return _make_events(slot, found.published.partition[slot], copy.position[slot]), _list_first_copies(found, cluster)
+
+
+def _list_required(found: PartMessages, cluster: int) -> Array:
+    slots: Array = found.by_key[(found.clean & found.copies[cluster].is_required)[found.by_key]]
+    return slots
+
+
+def _list_first_copies(found: PartMessages, cluster: int) -> Events:
+    """Return the first copy in each partition of each message that is not clean."""
     rows = _select_others(found, found.part.stored, found.part.stored["cluster"] == cluster)
     sorted_rows = np.lexsort((rows["position"], rows["partition"], rows["slot"]))
     slot, partition, value = (rows[name][sorted_rows] for name in ("slot", "partition", "position"))
     is_first = np.ones(len(slot), bool)
     is_first[1:] = (slot[1:] != slot[:-1]) | (partition[1:] != partition[:-1])
-    return clean, _make_events(slot[is_first], partition[is_first], value[is_first])
+    return _make_events(slot[is_first], partition[is_first], value[is_first])
 
 
 def list_deliveries(found: PartMessages, cluster: int, subscription: int, value: str) -> tuple[Events, Events]:
-    """Return the deliveries of clean messages, and the first ones of others that the cluster's log stores."""
+    """Return the deliveries of clean messages by key and seq, and the first ones of others that the log stores."""
     delivery, table = found.deliveries[cluster, subscription], found.part.deliveries
     is_arrival = value == "arrival"
-    slot = np.flatnonzero(found.clean & found.copies[cluster].is_required)
+    slot = _list_required(found, cluster)
     clean = _make_events(
         slot,
         found.published.partition[slot],
@@ -306,7 +380,7 @@ def list_deliveries(found: PartMessages, cluster: int, subscription: int, value:
         delivery.incarnation[slot] if is_arrival else None,
     )
     rows = _select_others(found, table, (table["cluster"] == cluster) & (table["subscription"] == subscription))
-    _, stored = list_copies(found, cluster)
+    stored = _list_first_copies(found, cluster)
     first = np.full(len(found.clean), np.iinfo(np.int64).max)
     np.minimum.at(first, rows["slot"], rows["received_at"])
     # Arrivals follow the times within an incarnation, so the first delivery is one with the earliest time.

@@ -16,7 +16,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 from brokerproof.experiment.topology import Topology
-from brokerproof.run.division import DIVIDED_TABLES, DividedWriter
+from brokerproof.run.division import DIVIDED_TABLES, DividedWriter, Division
 from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
 
 from brokerproof_judging.database import DuckDB, write_part
@@ -28,49 +28,67 @@ from brokerproof_judging.messages.compared_parts import (
     LogOfPart,
     PartDescription,
     describe_part,
-    label_incarnation,
+    label_incarnations,
 )
 from brokerproof_judging.messages.dense_arrays import (
     NO_NUMBER,
     NO_TEXT,
+    NO_TIME,
     Array,
     Mask,
     NotDescribedError,
     read_arrays,
     unpack_positions,
 )
-from brokerproof_judging.messages.dense_order import number_groups
-from brokerproof_judging.messages.message_facts import RECORDED
+from brokerproof_judging.messages.dense_order import list_groups, number_groups
 from brokerproof_judging.messages.publish_record import MOST_EXAMPLES, PartSummary
-from brokerproof_judging.recorded_parts import RecordedParts, read_file
+from brokerproof_judging.recorded_parts import RecordedParts
 
 _ROWS_A_GROUP = 100_000
-_PUBLISHED = ("topic", "producer", "home", "partition", "key", "scheduled_at", "sent_at", "settled_at")
+_PUBLISHED = (
+    *("home", "partition", "key", "payload_hash", "position", "epoch", "scheduled_at", "sent_at", "settled_at"),
+)
+_PART = pa.schema([("part", pa.int32()), ("answer", pa.string())])
 
 
 def save_arrays(path: str, header: Any, arrays: Mapping[str, Array]) -> None:
     """Write arrays, and values that JSON can hold, to a file."""
     filesystem, place = fsspec.url_to_fs(path)
     filesystem.makedirs(place.rpartition("/")[0], exist_ok=True)
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    kinds = [(name, values.dtype.str, len(values)) for name, values in arrays.items()]
     with filesystem.open(place, "wb") as file:
-        np.savez(file, allow_pickle=False, header=text, **arrays)
+        file.write(json.dumps([header, kinds]).encode() + b"\n")
+        for values in arrays.values():
+            file.write(np.ascontiguousarray(values).view(np.uint8).data)
 
 
 def load_arrays(path: str) -> tuple[Any, dict[str, Array]]:
-    """Return what `save_arrays` wrote."""
+    """Return what `save_arrays` wrote. The arrays cannot be changed."""
     filesystem, place = fsspec.url_to_fs(path)
-    with filesystem.open(place, "rb") as file, np.load(file, allow_pickle=False) as saved:
-        arrays = {name: saved[name] for name in saved.files}
-    return json.loads(arrays.pop("header").tobytes()), arrays
+    with filesystem.open(place, "rb") as file:
+        header, kinds = json.loads(file.readline())
+        return header, {
+            name: np.frombuffer(file.read(count * np.dtype(kind).itemsize), kind) for name, kind, count in kinds
+        }
+
+
+def make_answer(part: int, answer: Any) -> pa.RecordBatch:
+    """Return the row that Spark collects from the task of a part."""
+    return pa.RecordBatch.from_pydict({"part": [part], "answer": [json.dumps(answer)]}, schema=_PART)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArraysOfPart:
-    """Finds the clean messages of a part, and saves the arrays and the description of the part in `directory`."""
+    """Finds the clean messages of a part, and saves the arrays and the description of the part in `directory`.
+
+    It writes the recorded rows of all other messages to `subset`, which has a directory for each table. If a larger
+    share than `most_suspicious` is not clean, these are the rows of all messages.
+    """
 
     recorded: RecordedParts
     directory: str
+    subset: Mapping[str, str]
+    most_suspicious: float
     topology: Topology
     # (cluster, subscription)
     subscriptions: Sequence[tuple[str, str]]
@@ -79,18 +97,46 @@ class ArraysOfPart:
     SCHEMA = "part int, answer string"
 
     def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """Yield one row: the part's number, and its `PartSummary` or the `problem` of the arrays, as JSON."""
+        """Yield one row: the part's number, and as JSON the `problem` of the arrays, or what `answer` says.
+
+        The answer has the part's `PartSummary`, and the names and the number of rows of the subset's files.
+        """
         del connection
         try:
             arrays = read_arrays(self.recorded, part)
             found = find_clean(arrays, self.topology, self.subscriptions, self.clock_error_us)
         except NotDescribedError as error:
-            answer: dict[str, Any] = {"problem": str(error)}
-        else:
-            answer = {"summary": asdict(summarize(found))}
-            save_description(f"{self.directory}/described-{part}.npz", describe_part(found, self.clock_error_us))
-            save_part(f"{self.directory}/arrays-{part}.npz", found)
-        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "answer": [json.dumps(answer)]})
+            yield make_answer(part, {"problem": str(error)})
+            return
+        summary = asdict(summarize(found))
+        save_description(f"{self.directory}/described-{part}", describe_part(found, self.clock_error_us))
+        if np.count_nonzero(found.clean) < (1 - self.most_suspicious) * len(found.clean):
+            found.clean[:] = False
+        save_part(f"{self.directory}/arrays-{part}", found)
+        yield make_answer(part, {"summary": summary, **self._write_subset(found)})
+
+    def _write_subset(self, found: PartMessages) -> dict[str, Any]:
+        # The last element is for rows without a slot.
+        is_needed, files, count = np.append(~found.clean, True), {}, 0
+        for table, whole in found.part.tables.items():
+            rows = np.flatnonzero(is_needed[getattr(found.part, table)["slot"]])
+            count += len(rows)
+            files[table] = write_rows(self.subset, table, self.recorded.division, whole.take(rows))
+        return {"files": files, "rows": count}
+
+
+def write_rows(directories: Mapping[str, str], table: str, division: Division, rows: pa.Table) -> list[str]:
+    """Write rows of a recorded table, without the columns that judging does not read. Return the files' names."""
+    if not len(rows):
+        return []
+    columns = [
+        rows.column(each.name).cast(each.type) if each.name in rows.schema.names else pa.nulls(len(rows), each.type)
+        for each in SCHEMAS[table]
+    ]
+    with DividedWriter(directories[table], table, division) as writer:
+        for batch in pa.table(columns, schema=SCHEMAS[table]).to_batches():
+            writer.add(batch)
+    return writer.names
 
 
 def save_description(path: str, described: PartDescription) -> None:
@@ -120,16 +166,10 @@ def load_description(path: str) -> PartDescription:
 def save_part(path: str, found: PartMessages) -> None:
     """Write the arrays of a part that its results are made of."""
     part, published = found.part, found.published
-    block = part.slots.block_of_slots
-    first = part.slots.split_blocks()[2] * part.slots.block - part.slots.starts[:-1]
-    rows = part.deliveries
-    labels = {}
-    for row in np.unique(rows["consumer_incarnation"], return_index=True)[1]:
-        labels[int(rows["consumer_incarnation"][row])] = label_incarnation(found.part, int(row))
-    arrays = {name: getattr(published, name) for name in _PUBLISHED}
-    arrays |= {"clean": found.clean, "witnesses": found.witnesses, "seq": np.arange(len(block)) + first[block]}
-    for table in DIVIDED_TABLES:
-        arrays[f"slot_of_{table}"] = getattr(part, table)["slot"].astype(np.int32)
+    topic, producer, block = part.slots.split_blocks()
+    arrays = {"topic_of_block": topic, "producer_of_block": producer, "starts": part.slots.starts}
+    arrays |= {"seq_of_block": block * part.slots.block, "clean": found.clean, "witnesses": found.witnesses}
+    arrays |= {name: getattr(published, name) for name in _PUBLISHED}
     for cluster, copy in found.copies.items():
         arrays |= {f"required_{cluster}": copy.is_required, f"position_{cluster}": copy.position}
     for number, delivery in enumerate(found.deliveries.values()):
@@ -137,7 +177,7 @@ def save_part(path: str, found: PartMessages) -> None:
     header = {
         "names": {name: each.texts for name, each in part.names.items()},
         "subscriptions": list(found.deliveries),
-        "incarnations": labels,
+        "incarnations": label_incarnations(part),
     }
     save_arrays(path, header, arrays)
 
@@ -218,16 +258,16 @@ def _list_recorded_twice(found: PartMessages) -> list[str]:
 
 def _count(*columns: Array) -> Iterator[tuple[tuple[int, ...], int]]:
     """Yield each combination of values, and its number of rows."""
-    _, first, counts = np.unique(number_groups(*columns), return_index=True, return_counts=True)
-    for row, count in zip(first, counts, strict=True):
+    for row, count in zip(*list_groups(number_groups(*columns)), strict=True):
         yield tuple(int(column[row]) for column in columns), int(count)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleanResultsOfPart:
-    """Writes the rows of `messages` of a part's clean messages, and the recorded rows of the other messages.
+    """Writes the rows of `messages` of a part's clean messages.
 
-    `subset` has a directory for each recorded table, and one for the names of `witnesses`.
+    It also writes the recorded rows of the witnesses, and of messages that other parts make suspicious, to `subset`,
+    which has a directory for each table. The directory `witnesses` gets the names of the witnesses.
     """
 
     recorded: RecordedParts
@@ -245,47 +285,19 @@ class CleanResultsOfPart:
     def __call__(self, part: int, connection: DuckDB) -> Batches:
         """Yield one row: the part's number, and as JSON the clean messages' counts and the files of the subset."""
         del connection
-        messages = SavedMessages.load(f"{self.arrays}/arrays-{part}.npz")
+        messages, division = SavedMessages.load(f"{self.arrays}/arrays-{part}"), self.recorded.division
+        was_clean = messages.clean.copy()
         messages.doubt(self.doubts, self.clock_error_us, self.most_suspicious)
-        answer: dict[str, Any] = {"counts": messages.count(), "files": {}, "rows": 0}
         if messages.clean.any():
             # The file of SQL's results has the part's own number.
-            write_part(
-                self.messages, self.recorded.division.parts + part, CLEAN_MESSAGES, messages.list_results(self.run_id)
-            )
-        is_chosen = ~messages.clean | messages.witnesses
+            write_part(self.messages, division.parts + part, CLEAN_MESSAGES, messages.list_results(self.run_id))
+        is_needed, files, count = was_clean & (messages.witnesses | ~messages.clean), {}, 0
         for table in DIVIDED_TABLES:
-            slot = messages.arrays[f"slot_of_{table}"]
-            chosen = slot < 0
-            chosen[~chosen] = is_chosen[slot[~chosen]]
-            if chosen.any():
-                answer["rows"] += int(np.count_nonzero(chosen))
-                answer["files"][table] = self._write_subset(part, table, chosen)
+            rows = messages.list_recorded(table, is_needed)
+            count += len(rows)
+            files[table] = write_rows(self.subset, table, division, rows)
         write_part(self.witnesses, part, WITNESSES, messages.list_witnesses())
-        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "answer": [json.dumps(answer)]})
-
-    def _write_subset(self, part: int, table: str, chosen: Mask) -> list[str]:
-        """Write the chosen rows of a part's table, and return the files' names."""
-        division, first = self.recorded.division, 0
-        columns = [column if column in RECORDED[table] else None for column in SCHEMAS[table].names]
-        with DividedWriter(self.subset[table], table, division) as writer:
-            for name in self.recorded.list_files(table, part):
-                path = f"{self.recorded.directories[table]}/{name}"
-                for batch in read_file(path, SCHEMAS[table], RECORDED[table]):
-                    rows = np.flatnonzero(chosen[first : first + batch.num_rows])
-                    first += batch.num_rows
-                    if len(rows):
-                        taken = batch.take(pa.array(rows))
-                        writer.add(
-                            pa.RecordBatch.from_arrays(
-                                [
-                                    pa.nulls(len(rows), field.type) if column is None else taken.column(column)
-                                    for column, field in zip(columns, SCHEMAS[table], strict=True)
-                                ],
-                                schema=SCHEMAS[table],
-                            )
-                        )
-        return writer.names
+        yield make_answer(part, {"counts": messages.count(), "files": files, "rows": count})
 
 
 WITNESSES = pa.schema([("who", pa.string()), ("number", pa.int64()), ("topic", pa.string())])
@@ -311,6 +323,11 @@ class SavedMessages:
     @classmethod
     def load(cls, path: str) -> SavedMessages:
         header, arrays = load_arrays(path)
+        arrays |= {name: arrays[name].copy() for name in ("clean", "witnesses")}
+        lengths = np.diff(arrays["starts"])
+        for name in ("topic", "producer"):
+            arrays[name] = np.repeat(arrays[f"{name}_of_block"].astype(np.int32), lengths)
+        arrays["seq"] = np.repeat(arrays["seq_of_block"] - arrays["starts"][:-1], lengths) + np.arange(lengths.sum())
         return cls(
             names=header["names"],
             subscriptions=[(cluster, subscription) for cluster, subscription in header["subscriptions"]],
@@ -343,7 +360,7 @@ class SavedMessages:
             if len(found.buckets):
                 sent = (arrays["sent_at"][slot] - clock_error_us) // BUCKET_US
                 index = np.minimum(np.searchsorted(found.buckets, sent), len(found.buckets) - 1)
-                suspicious |= at_home & (found.buckets[index] == sent) & (position <= found.limits[index])
+                suspicious |= at_home & (found.buckets[index] == sent) & (position < found.limits[index])
                 settled = arrays["settled_at"][slot] // BUCKET_US
                 is_witness = is_in(settled, found.buckets) | is_in(position, found.witnesses)
                 self.witnesses[slot[at_home & is_witness]] = True
@@ -405,6 +422,55 @@ class SavedMessages:
                 self._take("topic", self.arrays["topic"][slot]).cast(pa.string()),
             ],
             schema=WITNESSES,
+        )
+
+    def list_recorded(self, table: str, chosen: Mask) -> pa.Table:
+        """Return the rows of chosen messages in a recorded table. The arrays know all rows of clean messages."""
+        if table == "publishes":
+            slot = np.flatnonzero(chosen)
+            published = ("epoch", "scheduled_at", "sent_at", "settled_at")
+            columns = {name: self.arrays[name][slot] for name in published}
+            columns |= {"cluster": self._take("cluster", self.arrays["home"][slot])}
+            columns |= {"outcome": _repeat(str(AttemptOutcome.ACKED), len(slot))}
+            return self._make_recorded(slot, self.arrays["position"][slot], columns)
+        if table == "stored":
+            listed = [self._list_in_log(chosen, cluster, {}) for cluster in range(len(self.names["cluster"]))]
+        else:
+            listed = [self._list_deliveries(chosen, index) for index in range(len(self.subscriptions))]
+        return pa.concat_tables(listed) if listed else SCHEMAS[table].empty_table()
+
+    def _list_deliveries(self, chosen: Mask, index: int) -> pa.Table:
+        cluster, subscription = self.subscriptions[index]
+        slot = np.flatnonzero(chosen & self.arrays[f"required_{cluster}"])
+        labels = {number: json.loads(label) for label, number in self.incarnations.items()}
+        incarnation = [labels[number][2:] for number in self.arrays[f"incarnation_{index}"][slot].tolist()]
+        acknowledged_at = self.arrays[f"acknowledged_at_{index}"][slot]
+        columns: dict[str, Any] = {
+            "subscription": _repeat(self.names["subscription"][subscription], len(slot)),
+            "consumer": pa.array([consumer for consumer, _ in incarnation], pa.string()),
+            "incarnation": pa.array([number for _, number in incarnation], pa.int32()),
+            "acknowledged_at": pa.array(acknowledged_at, mask=acknowledged_at == NO_TIME),
+        }
+        columns |= {name: self.arrays[f"{name}_{index}"][slot] for name in ("arrival", "received_at")}
+        return self._list_in_log(chosen, cluster, columns)
+
+    def _list_in_log(self, chosen: Mask, cluster: int, columns: Mapping[str, Any]) -> pa.Table:
+        slot = np.flatnonzero(chosen & self.arrays[f"required_{cluster}"])
+        position = self.arrays[f"position_{cluster}"][slot]
+        named = {"cluster": _repeat(self.names["cluster"][cluster], len(slot))}
+        return self._make_recorded(slot, position, {**named, **columns})
+
+    def _make_recorded(self, slot: Array, position: Array, columns: Mapping[str, Any]) -> pa.Table:
+        place = unpack_positions(position)
+        batch_index = place.pop("batch_index")
+        return pa.table(
+            {
+                **{name: self._take(name, self.arrays[name][slot]) for name in ("topic", "producer", "key")},
+                **{name: self.arrays[name][slot] for name in ("partition", "seq", "payload_hash")},
+                **place,
+                "batch_index": pa.array(batch_index, mask=batch_index < 0),
+                **columns,
+            }
         )
 
     def list_results(self, run_id: str) -> Batches:

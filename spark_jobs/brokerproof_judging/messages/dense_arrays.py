@@ -37,7 +37,7 @@ _FOUND = ("cluster", "topic", "partition", "producer", "seq", "key", "payload_ha
 COLUMNS: Mapping[str, Sequence[str]] = {
     "publishes": (*_FOUND, "epoch", "outcome", "scheduled_at", "sent_at", "settled_at"),
     "stored": _FOUND,
-    "deliveries": (*_FOUND, "subscription", "consumer", "incarnation", "arrival", "received_at"),
+    "deliveries": (*_FOUND, "subscription", "consumer", "incarnation", "arrival", "received_at", "acknowledged_at"),
 }
 # Null has a meaning in these columns. Rows with null in another column are not described.
 _MAY_BE_NULL: Mapping[str, int] = {
@@ -46,7 +46,7 @@ _MAY_BE_NULL: Mapping[str, int] = {
     "segment": NO_POSITION,
     "offset": NO_POSITION,
     "batch_index": -1,
-    **dict.fromkeys(("scheduled_at", "sent_at", "settled_at"), NO_TIME),
+    **dict.fromkeys(("scheduled_at", "sent_at", "settled_at", "acknowledged_at"), NO_TIME),
 }
 
 
@@ -124,9 +124,9 @@ class Slots:
         sizes = (int(rows["topic"].max()) + 1, int(rows["producer"].max()) + 1, int(number.max()) + 1)
         if (rows["seq"] < 0).any() or (rows["producer"] == NO_TEXT).any() or sizes[0] * sizes[1] * sizes[2] >= 1 << 62:
             raise NotDescribedError("a published message has no usable name")
-        blocks, place = np.unique(_combine(rows, number, sizes), return_inverse=True)
+        blocks, place = _number_blocks(_combine(rows, number, sizes))
         lengths = np.zeros(len(blocks), np.int64)
-        np.maximum.at(lengths, place, rows["seq"] % block + 1)
+        np.maximum.at(lengths, place, rows["seq"] - number * block + 1)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         if starts[-1] > _MOST_SLOTS_A_ROW * len(place) + 1000:
             raise NotDescribedError("the seq of what was published has large gaps")
@@ -156,13 +156,23 @@ class Slots:
             return np.full(len(known), -1, np.int64)
         wanted = np.where(known, _combine(rows, np.where(known, number, 0), self.sizes), -1)
         index = np.minimum(np.searchsorted(self.blocks, wanted), len(self.blocks) - 1)
-        slot = self.starts[index] + rows["seq"] % self.block
+        # The remainder, without the slow division of `%`.
+        slot = self.starts[index] + (rows["seq"] - number * self.block)
         return np.where((self.blocks[index] == wanted) & (slot < self.starts[index + 1]), slot, -1)
 
 
 def _combine(rows: Rows, number: Array, sizes: tuple[int, int, int]) -> Array:
     combined: Array = (rows["topic"].astype(np.int64) * sizes[1] + rows["producer"]) * sizes[2] + number
     return combined
+
+
+def _number_blocks(combined: Array) -> tuple[Array, Array]:
+    """Return the different numbers in ascending order, and the index of the number of each row."""
+    if int(combined.max()) > 4 * len(combined) + 1000:
+        blocks, place = np.unique(combined, return_inverse=True)
+        return blocks, place
+    exists = np.bincount(combined) > 0
+    return np.flatnonzero(exists), (np.cumsum(exists) - 1)[combined]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +183,8 @@ class PartArrays:
     publishes: Rows
     stored: Rows
     deliveries: Rows
+    # The rows of the three tables as they were read, with texts as dictionaries and times as microseconds.
+    tables: Mapping[str, pa.Table]
     names: Mapping[str, Names] = field(default_factory=lambda: {text: Names() for text in _TEXTS})
 
 
@@ -181,21 +193,21 @@ def read_arrays(recorded: RecordedParts, part: int) -> PartArrays:
     if recorded.count_rows(part) > _MOST_ROWS:
         raise NotDescribedError("the part has too many rows for the memory of a task")
     names = {text: Names() for text in _TEXTS}
-    publishes = _read_rows(recorded, "publishes", part, names)
+    tables = {table: recorded.read_whole(table, part, columns) for table, columns in COLUMNS.items()}
+    publishes = _make_rows("publishes", tables["publishes"], names)
     slots = Slots.from_publishes(publishes, recorded.division.block)
     publishes["slot"] = slots.find(publishes)
     attempts = np.bincount(publishes["slot"], minlength=slots.count)
     found = {}
     for table in ("stored", "deliveries"):
-        found[table] = rows = _read_rows(recorded, table, part, names)
+        found[table] = rows = _make_rows(table, tables[table], names)
         slot = slots.find(rows)
         # A message between two published ones was not published itself.
         rows["slot"] = np.where((slot >= 0) & (attempts[slot] > 0), slot, -1) if slots.count else slot
-    return PartArrays(slots=slots, publishes=publishes, names=names, **found)
+    return PartArrays(slots=slots, publishes=publishes, names=names, tables=tables, **found)
 
 
-def _read_rows(recorded: RecordedParts, table: str, part: int, names: Mapping[str, Names]) -> Rows:
-    whole = recorded.read_whole(table, part, COLUMNS[table])
+def _make_rows(table: str, whole: pa.Table, names: Mapping[str, Names]) -> Rows:
     rows: Rows = {}
     for name in COLUMNS[table]:
         column = whole.column(name).combine_chunks()

@@ -7,7 +7,8 @@ only this one, the *witness*, to find what it would find with all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -25,74 +26,98 @@ class Sequence:
     value: Array
 
 
-def peel_order(clean: Sequence, *, may_tie: bool) -> tuple[Sequence, Array]:
+def peel_order(clean: Sequence, *, may_tie: bool) -> tuple[Rising, Array]:
     """Return the clean messages that rise in their groups, by group and seq, and the slots of the others.
 
-    A message does not rise if one with a higher seq has a lower value, or the same value unless it `may_tie`.
+    A message does not rise if one with a higher seq has a lower value, or the same value unless it `may_tie`. The slots
+    of each group have to be in ascending order.
     """
-    order = _sort_stably(clean.group)
-    slot, group, value = clean.slot[order], clean.group[order], clean.value[order]
-    comparable = _combine(group, value)
-    lowest_behind = np.minimum.accumulate(comparable[::-1])[::-1]
-    rises = np.ones(len(slot), bool)
+    slot, group, value = clean.slot, clean.group, clean.value
+    if (group[:-1] > group[1:]).any():
+        order = sort_stably(group)
+        slot, group, value = slot[order], group[order], value[order]
+    rising = Rising.from_sorted(slot, group, value)
+    lowest_behind = np.minimum.accumulate(rising.ordered[::-1])[::-1]
+    falls = np.zeros(len(slot), bool)
     if may_tie:
-        rises[:-1] = comparable[:-1] <= lowest_behind[1:]
+        falls[:-1] = rising.ordered[:-1] > lowest_behind[1:]
     else:
-        rises[:-1] = comparable[:-1] < lowest_behind[1:]
-    return Sequence(slot=slot[rises], group=group[rises], value=value[rises]), slot[~rises]
+        falls[:-1] = rising.ordered[:-1] >= lowest_behind[1:]
+    return (rising.take(~falls), slot[falls]) if falls.any() else (rising, slot[:0])
 
 
-def find_disturbed(rising: Sequence, others: Sequence, slots: int, *, may_tie: bool) -> Array:
+@dataclass(frozen=True, kw_only=True)
+class Rising:
+    """Messages by group and seq, each with its `slot` and `group`, and numbers that are `ordered` like them."""
+
+    slot: Array
+    group: Array
+    ordered: Array
+    # Different values in ascending order if they are too far apart for one number, or else None.
+    values: Array | None
+    lowest: int
+    span: int
+
+    @classmethod
+    def from_sorted(cls, slot: Array, group: Array, value: Array) -> Rising:
+        lowest, highest = (int(value.min()), int(value.max())) if len(value) else (0, 0)
+        values, span = None, highest - lowest + 3
+        if len(value) and span * (int(group[-1]) + 2) >= _MOST:
+            values, value = np.unique(value, return_inverse=True)
+            lowest, span = 0, len(values) + 2
+        rising = cls(slot=slot, group=group, ordered=value[:0], values=values, lowest=lowest, span=span)
+        return replace(rising, ordered=rising._order(group, value))
+
+    def take(self, chosen: Array) -> Rising:
+        return replace(self, slot=self.slot[chosen], group=self.group[chosen], ordered=self.ordered[chosen])
+
+    def _order(self, group: Array, value: Array) -> Array:
+        # Each group has room for a number below and one above its values.
+        ordered: Array = group * np.int64(self.span) + (value - (self.lowest - 1))
+        return ordered
+
+    def find_places(self, group: Array, value: Array, side: Literal["left", "right"]) -> Array:
+        """Return how many messages are before each value in its group, or in a lower group."""
+        if not len(self.group):
+            return np.zeros(len(group), np.int64)
+        if self.values is not None:
+            value, side = np.searchsorted(self.values, value, side), "left"
+        value = np.clip(value, self.lowest - 1, self.lowest + self.span - 2)
+        places: Array = np.searchsorted(self.ordered, self._order(np.minimum(group, self.group[-1] + 1), value), side)
+        return places
+
+
+def find_disturbed(rising: Rising, others: Sequence, slots: int, *, may_tie: bool) -> Array:
     """Return the slots of rising messages with a lower seq and a higher value than a row of `others`.
 
     A message with the same value counts too unless it `may_tie`.
     """
-    low = _find_places(rising, others.group, others.value, "right" if may_tie else "left")
+    low = rising.find_places(others.group, others.value, "right" if may_tie else "left")
     high = _find_seq_places(rising, others, slots)
     crossed = low < high
-    change = np.zeros(len(rising.slot) + 1, np.int64)
+    change = np.zeros(len(rising.slot) + 1, np.int32)
     np.add.at(change, low[crossed], 1)
     np.add.at(change, high[crossed], -1)
     return rising.slot[np.cumsum(change[:-1]) > 0]
 
 
-def find_witnesses(rising: Sequence, others: Sequence) -> Array:
+def find_witnesses(rising: Rising, others: Sequence) -> Array:
     """Return the slots of the last rising message with a lower value than each row of `others`, if there is one.
 
     If a group has none, the last message of a lower group is among the slots.
     """
-    place = _find_places(rising, others.group, others.value, "left") - 1
+    place = rising.find_places(others.group, others.value, "left") - 1
     return np.unique(rising.slot[place[place >= 0]])
 
 
-def _find_places(rising: Sequence, group: Array, value: Array, side: str) -> Array:
-    """Return how many rising messages are before each value in its group, or in a lower group."""
-    ordered = _combine(np.concatenate([rising.group, group]), np.concatenate([rising.value, value]))
-    count = len(rising.group)
-    places: Array = np.searchsorted(ordered[:count], ordered[count:], side)  # type: ignore[call-overload]
+def _find_seq_places(rising: Rising, others: Sequence, slots: int) -> Array:
+    ordered = rising.group * np.int64(slots) + rising.slot
+    places: Array = np.searchsorted(ordered, others.group * np.int64(slots) + others.slot)
     return places
 
 
-def _find_seq_places(rising: Sequence, others: Sequence, slots: int) -> Array:
-    group = rising.group.astype(np.int64) * slots + rising.slot
-    places: Array = np.searchsorted(group, others.group.astype(np.int64) * slots + others.slot)
-    return places
-
-
-def _combine(group: Array, value: Array) -> Array:
-    """Return numbers that are ordered by group, then by value."""
-    if not len(value):
-        return np.zeros(0, np.int64)
-    lowest, groups = int(value.min()), int(group.max()) + 1
-    span = int(value.max()) - lowest + 1
-    if span * groups >= _MOST:
-        value = np.unique(value, return_inverse=True)[1]
-        lowest, span = 0, int(value.max()) + 1
-    combined: Array = group.astype(np.int64) * span + (value - lowest)
-    return combined
-
-
-def _sort_stably(group: Array) -> Array:
+def sort_stably(group: Array) -> Array:
+    """Return the rows in the order of their groups."""
     # A stable sort of small numbers is a radix sort.
     small = not len(group) or int(group.max()) <= np.iinfo(np.uint16).max
     order: Array = np.argsort(group.astype(np.uint16) if small else group, kind="stable")
@@ -102,26 +127,41 @@ def _sort_stably(group: Array) -> Array:
 def number_groups(*columns: Array) -> Array:
     """Return a small number for each different combination of values, the same for equal combinations."""
     number = np.zeros(len(columns[0]), np.int64)
+    count = 1
     for column in columns:
-        lowest = int(column.min()) if len(column) else 0
-        span = int(column.max()) - lowest + 1 if len(column) else 1
-        if (int(number.max()) + 1 if len(number) else 1) * span >= _MOST:
+        lowest, highest = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        if lowest == highest:
+            continue
+        if count * (highest - lowest + 1) >= _MOST:
             number, column = (np.unique(each, return_inverse=True)[1] for each in (number, column))
-            lowest, span = 0, int(column.max()) + 1
-        number = number * span + (column.astype(np.int64) - lowest)
-    if len(number) and int(number.max()) >= 4 * len(number) + (1 << 16):
+            lowest, highest, count = 0, int(column.max()), int(number.max()) + 1
+        if count > 1:
+            number *= highest - lowest + 1
+        number += column
+        number -= lowest
+        count *= highest - lowest + 1
+    if count >= 4 * len(number) + (1 << 16):
         number = np.unique(number, return_inverse=True)[1]
     return number
+
+
+def list_groups(number: Array) -> tuple[Array, Array]:
+    """Return the first row of each group, and its number of rows. `number_groups` numbered the groups."""
+    counts = np.bincount(number)
+    first = np.empty(len(counts), np.int64)
+    first[number[::-1]] = np.arange(len(number) - 1, -1, -1)
+    exists = counts > 0
+    return first[exists], counts[exists]
 
 
 def is_rising(group: Array, order: Array, value: Array) -> bool:
     """Return whether values never fall within a group, in the order of `order`."""
     if not len(group):
         return True
-    is_sorted = (group == group[0]).all() and (order[:-1] <= order[1:]).all()
-    rows = np.arange(len(group)) if is_sorted else np.lexsort((order, group))
-    before, behind = rows[:-1], rows[1:]
-    return not ((group[before] == group[behind]) & (value[before] > value[behind])).any()
+    if (group != group[0]).any() or (order[:-1] > order[1:]).any():
+        rows = np.lexsort((order, group))
+        group, value = group[rows], value[rows]
+    return not ((group[:-1] == group[1:]) & (value[:-1] > value[1:])).any()
 
 
 def mark(slots: int, *found: Array) -> Mask:

@@ -1,4 +1,4 @@
-"""Judging by arrays and SQL gives what SQL alone gives.
+"""Judging by arrays and SQL gives what SQL alone gives, and each condition of a clean message is needed for it.
 
 The steps run in this process, so that a test can change a condition. The tables are divided into short blocks, so that
 producers and comparisons cross parts.
@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.division import Division
 from brokerproof_judging.database import open_database
 from brokerproof_judging.evidence import Evidence
-from brokerproof_judging.messages import message_judging
+from brokerproof_judging.messages import clean_messages, clean_results, compared_parts, dense_arrays, message_judging
 from brokerproof_judging.messages.message_judging import MessageJudging
 from brokerproof_judging.messages.publish_record import PartSummary, find_least_delay, find_problems, list_logs
 from brokerproof_judging.table_io import Replacement
@@ -34,9 +36,9 @@ MESSAGES = 24
 MILLISECOND = 1000
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work on parts without Spark."""
+@pytest.fixture(autouse=True, scope="module")
+def in_this_process() -> Iterator[None]:
+    """Work on parts without Spark, even if a run is so small that its parts would be joined."""
 
     def work_in_parts(_: object, parts: int, work: Callable[..., Any], schema: str) -> SimpleNamespace:
         answers = schema.replace(" int", "").replace(" string", "").split(", ")
@@ -51,8 +53,11 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return SimpleNamespace(collect=collect)
 
-    monkeypatch.setattr(message_judging, "work_in_parts", work_in_parts)
-    monkeypatch.setattr(message_judging, "set_adaptive_plans", lambda *_: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(message_judging, "work_in_parts", work_in_parts)
+        patch.setattr(message_judging, "set_adaptive_plans", lambda *_: None)
+        patch.setattr(message_judging, "MOST_ROWS_TOGETHER", 0)
+        yield
 
 
 class Answer(SimpleNamespace):
@@ -65,9 +70,9 @@ class Answer(SimpleNamespace):
 class Judged:
     """What judging leaves of a run. SQL judges its messages in one part, and arrays judge the parts of the files."""
 
-    def __init__(self, run: Run, *, by_arrays: bool) -> None:
+    def __init__(self, run: Run, *, by_arrays: bool, most_suspicious: float = 1.0) -> None:
         replacement = Replacement(run)
-        share = 1.0 if by_arrays else None
+        share = most_suspicious if by_arrays else None
         judging = MessageJudging(None, run, Evidence.from_run(run), replacement, most_suspicious=share)  # type: ignore[arg-type]
         if not by_arrays:
             judging._recorded = judging._recorded.join()
@@ -84,8 +89,7 @@ class Judged:
         self.are_described = bool(judging._clean_counts)
         self.judged_by_sql = judging._recorded.count_rows(0)
         self.tables = {
-            name: Counter(map(repr, pq.read_table(replacement.locate_beside(name)).to_pylist()))
-            for name in ("messages", "anomalies")
+            name: Counter(map(repr, read_rows(replacement.locate_beside(name)))) for name in ("messages", "anomalies")
         }
         replacement.discard()
 
@@ -108,6 +112,13 @@ def assert_equal(by_arrays: Judged, by_sql: Judged) -> None:
     assert by_arrays.result == by_sql.result
 
 
+def read_rows(directory: str) -> list[Row]:
+    """Return the rows of a table, with times in µs, because Python has no time before the year 1."""
+    table = pq.read_table(directory)
+    types = [pa.int64() if pa.types.is_timestamp(each.type) else each.type for each in table.schema]
+    return table.cast(pa.schema(list(zip(table.schema.names, types, strict=True)))).to_pylist()
+
+
 def count_rows(summaries: list[PartSummary], name: str) -> Counter[tuple[Any, ...]]:
     counts: Counter[tuple[Any, ...]] = Counter()
     for summary in summaries:
@@ -123,9 +134,7 @@ def order_arrivals(history: History) -> None:
         row["arrival"] = arrival
 
 
-def write_divided(history: History, directory: Path, division: Division, monkeypatch: pytest.MonkeyPatch) -> Run:
-    # The parts of such a small run are not joined.
-    monkeypatch.setattr(message_judging, "MOST_ROWS_TOGETHER", 0)
+def write_divided(history: History, directory: Path, division: Division) -> Run:
     run = history.write(directory)
     divide(run, division)
     return run
@@ -147,6 +156,11 @@ def choose(history: History, chance: random.Random) -> Row:
     return chance.choice(
         [row for row in history.publishes if row["topic"] == history.topic and row["outcome"] == "acked"]
     )
+
+
+def choose_early(history: History, chance: random.Random) -> Row:
+    """A message whose next ones are in the same part, unless blocks are short."""
+    return history.rows("publishes", "p0", chance.randrange(2, 8))[0]
 
 
 def name_of(row: Row) -> tuple[str, int]:
@@ -205,6 +219,20 @@ def without_time(history: History, chance: random.Random) -> None:
 
 
 @plant
+def without_partition(history: History, chance: random.Random) -> None:
+    row = choose(history, chance)
+    for each in [row, *copies_of(history, row), *deliveries_of(history, row)]:
+        each["partition"] = None
+
+
+@plant
+def without_acks(history: History, chance: random.Random) -> None:
+    """A consumer does not confirm some deliveries of messages, of which others may become suspicious."""
+    for row in chance.sample(history.deliveries, 5):
+        row["acknowledged_at"] = None
+
+
+@plant
 def lost(history: History, chance: random.Random) -> None:
     name = name_of(choose(history, chance))
     history.forget("stored", *name)
@@ -223,6 +251,13 @@ def stored_twice(history: History, chance: random.Random) -> None:
 
 
 @plant
+def stored_before(history: History, chance: random.Random) -> None:
+    """A message has a second copy before all others, and those with a lower seq are stored after it."""
+    row = chance.choice(copies_of(history, choose(history, chance)))
+    history.stored.insert(0, {**row, "segment": SEGMENT - 1})
+
+
+@plant
 def stored_too_far(history: History, chance: random.Random) -> None:
     """A message of a topic that is not replicated is stored in the other cluster too."""
     row = copies_of(history, choose(history, chance))[0]
@@ -230,8 +265,17 @@ def stored_too_far(history: History, chance: random.Random) -> None:
 
 
 @plant
+def found_without_position(history: History, chance: random.Random) -> None:
+    row = choose_early(history, chance)
+    for each in [row, *copies_of(history, row), *deliveries_of(history, row)]:
+        if each["cluster"] == "main":
+            each.update(segment=None, offset=None)
+
+
+@plant
 def stored_elsewhere(history: History, chance: random.Random) -> None:
-    row = choose(history, chance)
+    # The last messages stay in order.
+    row = chance.choice([choose(history, chance), history.publishes[-1]])
     offset = history.next_entry() + 500
     for each in [*copies_of(history, row), *deliveries_of(history, row)]:
         each["offset"] = offset
@@ -289,6 +333,9 @@ def phantom(history: History, chance: random.Random) -> None:
 @plant
 def shared_position(history: History, chance: random.Random) -> None:
     row, other = choose(history, chance), choose(history, chance)
+    if chance.random() < 0.5:
+        # The messages of each key stay in order.
+        row, other = history.publishes[-2:]
     for each in [row, *copies_of(history, row), *deliveries_of(history, row)]:
         if each["cluster"] == "main":
             each["offset"] = other["offset"]
@@ -328,6 +375,17 @@ def delivered_by_two_consumers(history: History, chance: random.Random) -> None:
         return
     for late, early in zip(deliveries_of(history, row), deliveries_of(history, other), strict=False):
         early.update(consumer="consumer-1", received_at=late["received_at"] - chance.choice([0, 100, 300]))
+
+
+@plant
+def delivered_late_by_another_consumer(history: History, chance: random.Random) -> None:
+    """A message is delivered after the next ones of its key, of which the last is perhaps within the clocks' error."""
+    row = choose_early(history, chance)
+    other = find_next(history, row, 4)
+    if other is None:
+        return
+    for late, early in zip(deliveries_of(history, row), deliveries_of(history, other), strict=False):
+        late.update(consumer="consumer-1", received_at=early["received_at"] + chance.choice([50, 100, 300]))
 
 
 @plant
@@ -375,15 +433,13 @@ def make_history(chance: random.Random, plants: list[str], clock_error_us: int =
     return history
 
 
-def judge_twice(
-    history: History, directory: Path, monkeypatch: pytest.MonkeyPatch, division: Division
-) -> tuple[Judged, Judged]:
-    run = write_divided(history, directory, division, monkeypatch)
+def judge_twice(history: History, directory: Path, division: Division) -> tuple[Judged, Judged]:
+    run = write_divided(history, directory, division)
     return Judged(run, by_arrays=False), Judged(run, by_arrays=True)
 
 
 @pytest.mark.parametrize("seed", HISTORIES)
-def test_arrays_and_sql_find_what_sql_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_arrays_and_sql_find_what_sql_finds(tmp_path: Path, seed: int) -> None:
     chance = random.Random(f"clean {seed}")
     plants = [chance.choice(list(PLANTS)) for _ in range(8)]
     history = make_history(chance, plants, chance.choice([0, 150]))
@@ -394,15 +450,15 @@ def test_arrays_and_sql_find_what_sql_finds(tmp_path: Path, monkeypatch: pytest.
         order_arrivals(history)
     division = chance.choice([Division(1, 1000), Division(2, 4), Division(3, 5), Division(5, 2)])
 
-    by_sql, by_arrays = judge_twice(history, tmp_path / "run", monkeypatch, division)
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", division)
 
     assert_equal(by_arrays, by_sql)
 
 
-def test_a_clean_run_needs_no_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_run_needs_no_sql(tmp_path: Path) -> None:
     history = make_history(random.Random(1), ["nothing"] * 4)
 
-    by_sql, by_arrays = judge_twice(history, tmp_path / "run", monkeypatch, Division(3, 5))
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", Division(3, 5))
 
     assert_equal(by_arrays, by_sql)
     assert by_arrays.are_described
@@ -410,13 +466,149 @@ def test_a_clean_run_needs_no_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_one_planted_message_leaves_most_others_clean(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_one_planted_message_leaves_most_others_clean(tmp_path: Path, name: str) -> None:
     history = make_history(random.Random(name), [name, *["nothing"] * 4])
 
-    by_sql, by_arrays = judge_twice(history, tmp_path / "run", monkeypatch, Division(2, 8))
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", Division(2, 8))
 
     assert_equal(by_arrays, by_sql)
     rows = sum(len(getattr(history, table)) for table in ("publishes", "stored", "deliveries"))
     assert by_arrays.judged_by_sql < rows / 3 or not by_arrays.are_described
+
+
+# Runs that arrays cannot describe -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("deliveries", {"arrival": 9999}),
+        ("publishes", {"key": "another"}),
+        ("publishes", {"seq": 9000}),
+        ("publishes", {"seq": -1}),
+        ("publishes", {"producer": None}),
+        ("publishes", {"outcome": None}),
+        ("stored", {"payload_hash": None}),
+        ("stored", {"seq": -1}),
+        ("stored", {"segment": 1 << 22}),
+        ("deliveries", {"offset": 1 << 28}),
+        ("deliveries", {"batch_index": (1 << 12) - 1}),
+    ],
+)
+def test_a_row_that_arrays_cannot_describe_leaves_the_run_to_sql(tmp_path: Path, table: str, change: Row) -> None:
+    history = make_history(random.Random(1), ["nothing", "stored_out_of_order"])
+    rows = getattr(history, table)
+    rows.append({**rows[0], "epoch": 1} if table == "publishes" else dict(rows[0]))
+    rows[-1].update(change)
+
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", Division(2, 10_000))
+
+    assert not by_arrays.are_described
+    assert_equal(by_arrays, by_sql)
+
+
+def test_a_part_that_is_larger_than_the_memory_of_a_task_leaves_the_run_to_sql(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense_arrays, "_MOST_ROWS", 10)
+    history = make_history(random.Random(1), ["nothing", "stored_out_of_order"])
+
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", Division(2, 8))
+
+    assert not by_arrays.are_described
+    assert_equal(by_arrays, by_sql)
+
+
+# Conditions -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Judged]:
+    """A run in which everything goes wrong somewhere, and SQL's answer."""
+    chance = random.Random(1)
+    history = make_history(chance, [name for name in PLANTS for _ in range(3)], clock_error_us=150)
+    run = write_divided(history, tmp_path_factory.mktemp("planted") / "run", Division(3, 12))
+    return run, Judged(run, by_arrays=False)
+
+
+def test_arrays_describe_the_planted_run(planted: tuple[Run, Judged]) -> None:
+    run, by_sql = planted
+
+    by_arrays = Judged(run, by_arrays=True)
+
+    assert by_arrays.are_described
+    assert_equal(by_arrays, by_sql)
+
+
+def test_sql_judges_the_whole_of_a_part_in_which_too_many_messages_are_suspicious(planted: tuple[Run, Judged]) -> None:
+    run, by_sql = planted
+
+    by_arrays = Judged(run, by_arrays=True, most_suspicious=0.01)
+
+    assert by_arrays.judged_by_sql == by_sql.judged_by_sql
+    assert_equal(by_arrays, by_sql)
+
+
+_AGREE = '("partition", "key", "payload_hash"):\n        equal'
+# A condition, and the same code without it.
+CONDITIONS = [
+    (clean_messages, "(published.attempts == 1) & ", ""),
+    (clean_messages, " & (outcome == acked)", ""),
+    (clean_messages, " & (published.partition != NO_NUMBER)", ""),
+    (clean_messages, "clean &= times != NO_TIME", "pass"),
+    (clean_messages, ' & (rows["position"] != NO_POSITION)', ""),
+    (clean_messages, _AGREE, _AGREE.replace('"partition", ', "")),
+    (clean_messages, _AGREE, _AGREE.replace('"key", ', "")),
+    (clean_messages, _AGREE, _AGREE.replace(', "payload_hash"', "")),
+    (clean_messages, "found.clean &= copies == is_required", "pass"),
+    (clean_messages, 'found.clean[rows["slot"][named & ~rows["agrees"]]] = False', "pass"),
+    (clean_messages, "found.clean &= (published.home != cluster) | (position == published.position)", "pass"),
+    (clean_messages, "found.clean &= count_named(rows, len(found.clean)) == (copy.is_required & has_to_get)", "pass"),
+    (clean_messages, '~rows["agrees"][named] | ', ""),
+    (clean_messages, ' | (rows["position"][named] != copy.position[slot])', ""),
+    (clean_messages, "found.clean[peeled] = found.clean[disturbed]", "found.clean[disturbed]"),
+    (clean_messages, "found.clean[peeled] = found.clean[disturbed]", "found.clean[peeled]"),
+    (clean_messages, "found.witnesses[order.find_witnesses(rising, before)] = True", "pass"),
+    (
+        clean_messages,
+        'check_sequence(found, clean, others, may_tie=False)\n        list_ranges(found, "position"',
+        'list_ranges(found, "position"',
+    ),
+    (clean_messages, "check_sequence(found, clean, others, may_tie=True, error=clock_error_us)", "pass"),
+    (
+        clean_messages,
+        'check_sequence(found, clean, others, may_tie=False)\n                list_ranges(found, "arrival"',
+        'list_ranges(found, "arrival"',
+    ),
+    (clean_messages, "value=compared.value - error", "value=compared.value"),
+    (compared_parts, "named[1:][named[1:] == named[:-1]]", "named[:0]"),
+    (compared_parts, "went_back = lowest < through", "went_back = lowest < lowest"),
+    (compared_parts, "witnesses=np.unique(before[went_back])", "witnesses=before[:0]"),
+    (compared_parts, "yield lowest, above", "yield from ()"),
+    (clean_results, "is_in(settled, found.buckets) | ", ""),
+    (clean_results, "suspicious = is_in(position, found.conflicts)", "suspicious = is_in(position, position[:0])"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CONDITIONS)))
+def test_without_one_condition_arrays_find_something_else(
+    monkeypatch: pytest.MonkeyPatch, planted: tuple[Run, Judged], number: int
+) -> None:
+    module, condition, without = CONDITIONS[number]
+    run, by_sql = planted
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    assert source.count(condition) == 1
+    changed = dict(vars(module))
+    exec(compile(source.replace(condition, without), str(module.__file__), "exec"), changed)
+    for user in (clean_messages, clean_results, compared_parts, message_judging):
+        for name, value in list(vars(user).items()):
+            if name in changed and getattr(value, "__module__", None) == module.__name__:
+                monkeypatch.setattr(user, name, changed[name])
+
+    try:
+        by_arrays = Judged(run, by_arrays=True)
+    except RunError:
+        # SQL found an anomaly of a message without its facts.
+        return
+
+    assert by_arrays.result != by_sql.result
