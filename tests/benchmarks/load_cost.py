@@ -390,7 +390,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
     parser.add_argument("--works", nargs="+", default=["produce", "consume", "read"])
-    parser.add_argument("--filled", type=int, default=1_500_000, help="messages of the topic that is consumed and read")
+    parser.add_argument("--filled", type=int, default=2_500_000, help="messages of the topic that is consumed and read")
     parser.add_argument("--json", type=Path, help="file for the figures of each turn")
     parser.add_argument("--client", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
