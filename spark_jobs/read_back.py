@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from brokerproof import clock
+from brokerproof.clients.client_process import spare_collections
 from brokerproof.clients.closing import close_clients
 from brokerproof.clients.deliveries import list_columns
 from brokerproof.errors import BrokerproofError, DeadlineError, RunError
@@ -84,6 +85,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
     """Read one log as a Spark task, yield rows of the table `stored`, and record whether it was read to its end."""
     log, live, reading = task.log, LiveStatus(run, f"read-back-{task.number}"), _Reading()
     constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
+    spare_collections()
     clients = make_clients(run, log.cluster)
     rows: list[tuple[Any, ...]] = []
     try:

@@ -168,7 +168,7 @@ def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) 
     phases, workload = scenario.phases, scenario.workload
     if metric.unit == "share":
         return 1, "every value is from 0 to 1"
-    if metric.unit == "messages":
+    if metric.unit == "messages" and workload.target_rate is not None:
         total = int(workload.target_rate * phases.total_s)
         return total, f"the three phases publish {total:,} messages"
     harmful = [fault for fault in faults if not FAULT_KINDS[fault.kind].helps]

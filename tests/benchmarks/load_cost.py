@@ -125,13 +125,16 @@ def start_cluster() -> Iterator[Cluster]:
             },
         )
         find_distribution(scenario.version).fetch(lambda text: print(text, file=sys.stderr))
-        run = lifecycle.reserve(scenario, topology, directory=f"{directory}/run", run_id="load-cost")
+        run = Run(f"{directory}/run")
         try:
+            lifecycle.reserve(scenario, topology, directory=run.directory, run_id="load-cost")
             lifecycle.provision(run)
             lifecycle.configure(run)
             yield Cluster(run)
         finally:
-            lifecycle.release(run)
+            # A signal may have ended this before the run was reserved.
+            if run.exists("run.json"):
+                lifecycle.release(run)
 
 
 def produce_plainly(url: str, name: str) -> None:
@@ -232,8 +235,11 @@ def start_product(module: str, run: Run) -> Iterator[list[int]]:
                 process.wait()
 
 
-def measure(count: Callable[[], int], pids: Sequence[int], seconds: float) -> tuple[int, float, float]:
-    """Return the messages, the seconds and the processes' processor seconds between two moments of their work."""
+def measure(count: Callable[[], int], pids: Sequence[int], seconds: float, most: float) -> tuple[int, float, float]:
+    """Return the messages, the seconds and the processes' processor seconds between two moments of their work.
+
+    Ends the benchmark if the clients have got all of their messages, `most`, because they were idle then.
+    """
     before = count()
     clock.wait_until(lambda: count() > before, timeout_s=BEGIN_S, what="the clients to begin", every_s=0.05)
     time.sleep(WARM_UP_S)
@@ -244,6 +250,8 @@ def measure(count: Callable[[], int], pids: Sequence[int], seconds: float) -> tu
         if len(samples) == 1:
             time.sleep(seconds)
     first, last = samples
+    if last[0] - before >= most:
+        raise SystemExit(f"the clients had all {most:,} messages before they were measured: raise --filled")
     return last[0] - first[0], last[1] - first[1], last[2] - first[2]
 
 
@@ -260,8 +268,17 @@ class Turns:
         for work in works:
             for clients in ("pulsar-perf", "plain", "product"):
                 run = self._provide(f"{work}-{clients}-{number}" if work == "produce" else f"filled-{clients}", clients)
+                most = float("inf")
+                if work != "produce":
+                    # Each reader reads all messages.
+                    most = self.cluster.count(run, "produce") * (CLIENTS if work == "read" else 1)
                 with self._start(work, clients, run, number) as pids:
-                    count, seconds, processor_s = measure(lambda: self.cluster.count(run, work), pids, self.seconds)  # noqa: B023
+                    count, seconds, processor_s = measure(
+                        lambda: self.cluster.count(run, work),  # noqa: B023
+                        pids,
+                        self.seconds,
+                        most,
+                    )
                 yield Turn(
                     work=work, clients=clients, round=number, messages=count, seconds=seconds, processor_s=processor_s
                 )
@@ -362,12 +379,18 @@ def find_ratio(turns: Sequence[Turn], work: str) -> float:
     return statistics.median(rates[number, "product"] / rates[number, "plain"] for number in rounds)
 
 
+def _end_in_order(number: int, frame: object) -> None:
+    """End the clients and the cluster because of a signal. A further signal does not interrupt this."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
     parser.add_argument("--works", nargs="+", default=["produce", "consume", "read"])
-    parser.add_argument("--filled", type=int, default=600_000, help="messages of the topic that is consumed and read")
+    parser.add_argument("--filled", type=int, default=2_500_000, help="messages of the topic that is consumed and read")
     parser.add_argument("--json", type=Path, help="file for the figures of each turn")
     parser.add_argument("--client", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -377,6 +400,7 @@ def main() -> None:
         with suppress(KeyboardInterrupt):
             clients[work](*arguments[: clients[work].__code__.co_argcount])
         return
+    signal.signal(signal.SIGTERM, _end_in_order)
     turns: list[Turn] = []
     with start_cluster() as cluster:
         each = Turns(cluster, options.seconds, options.filled)

@@ -34,13 +34,16 @@ from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import (
     EarlyEnd,
     FaultsUndone,
+    FoundRate,
     LoadEnd,
+    LoadRates,
     LogRead,
     LogsRead,
     MissedRate,
     MissedRates,
     PhaseTimes,
     ProducerEnd,
+    RateStep,
     Record,
     StepProblem,
     SubscriptionDrain,
@@ -144,6 +147,8 @@ def plant_whole_run(directory: Path) -> Run:
     write_record(run, end)
     write_record(run, LoadEnd(finished=True, why="", scheduled=3, producers=(end,), at=start))
     missed = MissedRate(begin=start, end=start + 1, due=2, acked=1, pushed_back_s=0.5, no_time_s=0.0, contended_s=0.1)
+    found = FoundRate(rate=900, held=1000, missed=None, busy=None)
+    write_record(run, LoadRates(steps=(RateStep(at=start, rate=900),), found=found, at=start))
     write_record(run, MissedRates(process="p0-0", times=(missed,), at=start))
     log = LogRead(task=0, cluster="c", topic="t", partition=-1, end="1:3", read_to_end=True, why="", messages=3)
     write_record(run, LogsRead(started_at=start, finished_at=start, logs=(log,)))

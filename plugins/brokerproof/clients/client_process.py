@@ -125,7 +125,8 @@ def follow_record(
 def spare_collections() -> None:
     """Have Python look for unreachable cycles of objects rarely, because no message makes such a cycle.
 
-    With thousands of messages in memory, a published message costs 21 µs of processor time instead of 33.
+    With thousands of messages in memory, a published message costs 21 µs of processor time instead of 33, and a message
+    that is read back 6 µs in Python instead of 8.
     """
     gc.collect()
     gc.freeze()

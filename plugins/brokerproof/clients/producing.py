@@ -4,8 +4,9 @@ Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, st
 the number of this process among all processes of the client, from 0.
 
 The schedule is open-loop: message i is due at start + i / rate, in any state of the cluster, until the run's phases
-end. While `max_pending` attempts have no result, due messages are held back. After the schedule, `settle_s` seconds
-remain to send these messages and to get results. Messages still held back then are recorded as not sent.
+end. If the load has to find its rate, the schedule follows the record `LoadRates`. While `max_pending` attempts have no
+result, due messages are held back. After the schedule, `settle_s` seconds remain to send these messages and to get
+results. Messages still held back then are recorded as not sent.
 """
 
 from __future__ import annotations
@@ -28,10 +29,21 @@ from brokerproof.clients.client_process import Parent, spare_collections
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
+from brokerproof.clients.schedule import Schedule, list_changes
 from brokerproof.errors import RunError, shorten
+from brokerproof.experiment.workload import MAX_RATE, MOST_RATE
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
-from brokerproof.run.records import EarlyEnd, MissedRates, PhaseTimes, ProducerEnd, read_record, write_record
+from brokerproof.run.load_rate import FIRST_RATE
+from brokerproof.run.records import (
+    EarlyEnd,
+    LoadRates,
+    MissedRates,
+    PhaseTimes,
+    ProducerEnd,
+    read_record,
+    write_record,
+)
 from brokerproof.run.tables import AttemptOutcome, Batches, join_columns
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
@@ -41,7 +53,7 @@ _TICK_S = 0.002
 _ASK_EVERY_S = 0.25
 _SHOW_EVERY_S = 1.0
 # The producer ends if the phases are not recorded after this many seconds. The timeline itself gives up earlier.
-_NO_PHASES_S = 300.0
+_NO_PHASES_S = 500.0
 # Seconds that pending attempts may take after the timeline broke or the task is gone.
 _EARLY_SETTLE_S = 1.0
 _CLOSE_S = 10.0
@@ -59,7 +71,10 @@ _NO_POSITION = (None, None, None)
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerTask:
-    """One producer: the cluster that it publishes to, the keys of its messages, and its rate in messages a second."""
+    """One producer: the cluster that it publishes to, the keys of its messages, and its rate in messages a second.
+
+    If the load has to find its rate, `rate` is the first one, and later ones are in the record `LoadRates`.
+    """
 
     number: int
     cluster: str
@@ -75,6 +90,7 @@ class ProducerTask:
 def plan_producers(run: Run) -> list[ProducerTask]:
     """Return one task for each producer of the workload."""
     workload = run.scenario.workload
+    rate = FIRST_RATE if workload.rate == MAX_RATE else workload.rate
     places = [
         (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
     ]
@@ -85,10 +101,15 @@ def plan_producers(run: Run) -> list[ProducerTask]:
             producer=f"{cluster}-p{number}",
             # A key belongs to one producer of one cluster, because no system promises order across two clusters.
             keys=tuple(f"k{key}" for key in range(index, workload.keys, len(places))),
-            rate=workload.rate / workload.producers,
+            rate=rate / workload.producers,
         )
         for index, (cluster, number) in enumerate(places)
     ]
+
+
+def make_schedule(run: Run, task: ProducerTask, start_at: float, rates: LoadRates | None) -> Schedule:
+    """Return the schedule of a producer that began at a Unix time. `rates` has the rates that were found so far."""
+    return Schedule(start_at, task.rate, list_changes(rates, run.scenario.workload.producers))
 
 
 class Attempt(NamedTuple):
@@ -173,6 +194,8 @@ class ScheduledProducer:
         self._changed = threading.Condition()
         self._reserved = 0
         self._start_at = 0.0
+        self._schedule = Schedule(0.0, task.rate)
+        self._seeks_rate = self.workload.rate == MAX_RATE
         self._ended = False
         self._keep_error: Exception | None = None
         self._asked_at = 0.0
@@ -185,7 +208,9 @@ class ScheduledProducer:
         self._standstills: list[tuple[int, int]] = []
         # The thread that writes the record notes that the process stood still, and the sender that it did.
         self._standstills_lock = threading.Lock()
-        self._times, self._wait, self._watch = SenderTimes(clock.now_us()), ProcessorWait(), RateWatch(task.rate)
+        self._times, self._wait = SenderTimes(clock.now_us()), ProcessorWait()
+        # None until the rate is found.
+        self._watch = None if self._seeks_rate else RateWatch(task.rate)
         self._overslept_s = 0.0
         # A message must not count as late because the producer itself was late.
         self._standstill_s = min(STANDSTILL_S, run.scenario.late_after_s)
@@ -206,6 +231,7 @@ class ScheduledProducer:
             opened["producer"] = opened["client"].producer(self.task.producer)
             say_ready()
             self._start_at = await_begin()
+            self._schedule = make_schedule(self.run, self.task, self._start_at, None)
             self._extend_reservation()
             keeper.start()
             self._send_all(opened["producer"].send)
@@ -220,7 +246,6 @@ class ScheduledProducer:
         close_in_time(_EARLY_SETTLE_S if self._early else _CLOSE_S, **dict(reversed(opened.items())))
 
     def _send_all(self, send: Callable[..., None]) -> None:
-        rate, start_at = self.task.rate, self._start_at
         limit = self.workload.client.max_pending
         # Seconds for which the system delayed the next message, in `send` or by a full `max_pending`.
         held_up_s = 0.0
@@ -259,7 +284,7 @@ class ScheduledProducer:
             time.sleep(_TICK_S)
             now_us = clock.now_us()
             stood_still = now_us - before_us > STANDSTILL_S * 1e6
-            late_us = now_us - (start_at + self.scheduled / rate) * 1e6
+            late_us = now_us - self._schedule.find_time(self.scheduled) * 1e6
             is_idle = activity is Activity.IDLE
             self._times.enter(Activity.PREPARING, now_us, is_late=is_idle and late_us > IN_TIME_S * 1e6)
 
@@ -268,12 +293,13 @@ class ScheduledProducer:
 
         `held_up_s` is the same of the first message. No message is sent after `gives_up_us`.
         """
-        name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
+        name, keys, size = self.task.producer, self.task.keys, self.workload.size
         begin, settle = self.attempts.begin, self.attempts.settle
         first = self.scheduled
         contents = [make_payload(name, seq, size) for seq in range(first, first + count)]
         sent_us = begun_us = self._find_standstill()
-        late_s = begun_us / 1e6 - (self._start_at + first / rate)
+        due_at = self._schedule.find_time(first)
+        late_s = begun_us / 1e6 - due_at
         if late_s < IN_TIME_S:
             held_up_s = 0.0
         self._times.enter(Activity.SENDING, begun_us, is_late=late_s > IN_TIME_S)
@@ -288,14 +314,13 @@ class ScheduledProducer:
         self._times.enter(Activity.PREPARING, sent_us)
         if late_s - held_up_s > self._standstill_s:
             # The producer was too slow for a while, even without one long standstill.
-            self._keep_standstill(self._start_at + first / rate, sent_us / 1e6)
+            self._keep_standstill(due_at, sent_us / 1e6)
         # A delay inside the system's client is a delay by the system.
         return held_up_s + (sent_us - begun_us) / 1e6
 
     def _count_due(self, now: float) -> int:
         """Return how many messages were due until a Unix time, and until the schedule's end if it is known."""
-        horizon = now if self._ends_at is None else min(now, self._ends_at)
-        return int((horizon - self._start_at) * self.task.rate) + 1 if horizon >= self._start_at else 0
+        return self._schedule.count_due(now if self._ends_at is None else min(now, self._ends_at))
 
     def _find_standstill(self) -> int:
         """Return the present time in µs. If the process stood still for too long, note this period as a standstill."""
@@ -337,6 +362,8 @@ class ScheduledProducer:
         self._asked_at = now
         if self._keep_error is not None:
             raise self._keep_error
+        if self._seeks_rate:
+            self._follow_rates()
         phases = read_record(self.run, PhaseTimes)
         if phases is not None:
             self._ends_at = phases.ends_at / 1e6
@@ -346,6 +373,15 @@ class ScheduledProducer:
             # `_EARLY_SETTLE_S` counts from now.
             self._early, self._ends_at = True, now
         return self._ends_at
+
+    def _follow_rates(self) -> None:
+        """Change to the rates that the timeline has recorded. A step is recorded before its time."""
+        rates = read_record(self.run, LoadRates)
+        if rates is None:
+            return
+        self._schedule = make_schedule(self.run, self.task, self._start_at, rates)
+        if rates.found is not None:
+            self._seeks_rate, self._watch = False, RateWatch(self._schedule.rate)
 
     def _keep_record(self) -> None:
         try:
@@ -377,7 +413,12 @@ class ScheduledProducer:
             self._keep_standstill(before_us / 1e6 + KEEP_EVERY_S, now_us / 1e6)
 
     def _watch_rate(self) -> None:
-        """Take a sample of the load, and record the times in which the rate was missed if they changed."""
+        """Take a sample of the load, and record the times in which the rate was missed if they changed.
+
+        A load that has to find its rate misses some rates before, which is no result.
+        """
+        if self._watch is None:
+            return
         now_us, pending = clock.now_us(), self.attempts.pending
         sample = sample_load(
             self._times,
@@ -423,7 +464,7 @@ class ScheduledProducer:
             self._write_rows()
 
     def _extend_reservation(self) -> None:
-        ahead = int(max(_RESERVED, 2 * self.task.rate))
+        ahead = int(max(_RESERVED, 2 * self._schedule.rate))
         if self._reserved - self.scheduled > ahead // 2:
             return
         until = self.scheduled + ahead
@@ -440,13 +481,20 @@ class ScheduledProducer:
             raise self._keep_error
 
     def _write_rows(self) -> None:
+        # Messages that become due later are not compared with the acks until now.
+        due_us = clock.now_us()
         if attempts := self.attempts.take():
-            self._record.append(_make_rows(self.run, self.task, self._epoch, self._start_at, attempts))
-        if self._ended or time.monotonic() - self._shown_at >= _SHOW_EVERY_S:
+            self._record.append(_make_rows(self.run, self.task, self._epoch, self._schedule, attempts))
+        if self._ended or self._seeks_rate or time.monotonic() - self._shown_at >= _SHOW_EVERY_S:
             self._shown_at = time.monotonic()
             counts: dict[str, Any] = {outcome.value: count for outcome, count in self.attempts.counts.items()}
             self._live.show(
-                producer=self.task.producer, scheduled=self.scheduled, pending=self.attempts.pending, **counts
+                producer=self.task.producer,
+                due=self._count_due(due_us / 1e6),
+                due_us=due_us,
+                scheduled=self.scheduled,
+                pending=self.attempts.pending,
+                **counts,
             )
 
     def _make_end(self, problem: BaseException | None) -> ProducerEnd:
@@ -482,7 +530,8 @@ def complete_publishes(
     """
     scenario = run.scenario
     longest_s = 2 * (scenario.phases.total_s + scenario.settle_s) + _SPARE_S
-    limit = min(int(task.rate * longest_s) + 10 * _RESERVED, _MOST_SEQS)
+    highest_rate = MOST_RATE if scenario.workload.rate == MAX_RATE else task.rate
+    limit = min(int(highest_rate * longest_s) + 10 * _RESERVED, _MOST_SEQS)
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:
         column = segment.rows.column("seq")
@@ -502,10 +551,11 @@ def complete_publishes(
     recorded = seen[: reservation.until]
     missing = np.flatnonzero(~recorded).tolist() + list(range(len(recorded), reservation.until))
     unknown = Settled(AttemptOutcome.UNKNOWN, error="the client was ended before it recorded an outcome")
+    schedule = make_schedule(run, task, reservation.start_at, read_record(run, LoadRates))
     for first in range(0, len(missing), _ROWS):
         hashes = _hash_messages(task.producer, missing[first : first + _ROWS], run.scenario.workload.size)
         attempts = [Attempt(*message, None, None, unknown) for message in hashes]
-        yield _make_rows(run, task, reader.epoch, reservation.start_at, attempts)
+        yield _make_rows(run, task, reader.epoch, schedule, attempts)
 
 
 def _hash_messages(producer: str, seqs: Iterable[int], size: int) -> Iterator[tuple[int, int]]:
@@ -515,9 +565,9 @@ def _hash_messages(producer: str, seqs: Iterable[int], size: int) -> Iterator[tu
 
 
 def _make_rows(
-    run: Run, task: ProducerTask, epoch: int, start_at: float, attempts: Sequence[Attempt]
+    run: Run, task: ProducerTask, epoch: int, schedule: Schedule, attempts: Sequence[Attempt]
 ) -> pa.RecordBatch:
-    """Return attempts as rows of `publishes`, made column by column. `start_at` is when seq 0 was due."""
+    """Return attempts as rows of `publishes`, made column by column."""
     seqs, hashes, sent_at, settled_at, results = zip(*attempts, strict=True)
     outcomes, errors, partitions, positions = zip(*results, strict=True)
     segments, offsets, indexes = zip(*(position or _NO_POSITION for position in positions), strict=True)
@@ -528,7 +578,7 @@ def _make_rows(
             "seq": numbers,
             "key": pa.array(task.keys).take(pa.array(numbers % len(task.keys))),
             "payload_hash": hashes,
-            "scheduled_at": ((start_at + numbers / task.rate) * 1e6).astype(np.int64),
+            "scheduled_at": schedule.compute_times_us(numbers),
             "sent_at": sent_at,
             "settled_at": settled_at,
             "outcome": outcomes,

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import SubscriptionType
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.yaml_models import HYPHENATED, IDENTIFIER, FrozenModel
+from brokerproof.experiment.yaml_models import HYPHENATED, IDENTIFIER, FrozenModel, find_nearest, write_value
+
+# The value of `workload.rate` with which the load finds the highest rate that the topic holds.
+MAX_RATE: Literal["max"] = "max"
+MOST_RATE = 10_000_000
+_NUMBER = TypeAdapter(Annotated[int, Field(ge=1, le=MOST_RATE)])
+
+
+def _check_rate(value: Any) -> Any:
+    if value == MAX_RATE:
+        return value
+    if isinstance(value, str) and find_nearest(value, [MAX_RATE]):
+        raise InputError(f"unknown value `{write_value(value)}`", remedy=f"did you mean `{MAX_RATE}`?")
+    # Without this, the union of types below would report two mistakes.
+    return _NUMBER.validate_python(value)
+
+
+# The validator keeps a wrong value one mistake.
+Rate = Annotated[int | Literal["max"], BeforeValidator(_check_rate)]
 
 
 class ClientSettings(FrozenModel):
@@ -91,8 +109,10 @@ class Workload(FrozenModel):
     namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
     topic: str = Field("orders", pattern=HYPHENATED)
     partitions: int = Field(0, ge=0, le=10_000, description="0 for a topic without partitions")
-    rate: int = Field(
-        1000, ge=1, le=10_000_000, description="messages per second of all producers of one cluster together"
+    rate: Rate = Field(
+        1000,
+        description="messages per second of all producers of one cluster together; with `max`, the load finds the "
+        "highest rate that is held, and then keeps about 90 % of it",
     )
     size: int = Field(200, ge=16, le=5_000_000, description="bytes of payload")
     keys: int = Field(100, ge=1, le=1_000_000, description="different keys; each belongs to one producer")
@@ -125,9 +145,20 @@ class Workload(FrozenModel):
         return self.producers * max(1, len(self.produce_on))
 
     @property
-    def target_rate(self) -> float:
-        """The messages per second that all producers have to publish, on all clusters together."""
-        return float(self.rate * max(1, len(self.produce_on)))
+    def target_rate(self) -> float | None:
+        """The messages per second that all producers have to publish, on all clusters together.
+
+        None if the load has to find this rate.
+        """
+        return None if self.rate == MAX_RATE else self.compute_total(self.rate)
+
+    def compute_total(self, rate: float) -> float:
+        """Return the messages per second on all clusters together, from those on one cluster."""
+        return float(rate * max(1, len(self.produce_on)))
+
+    def describe_rate(self) -> str:
+        """Return what the producers of one cluster publish, such as `1,000 messages/s`, before "of 200 bytes"."""
+        return "messages at the highest rate that is held," if self.rate == MAX_RATE else f"{self.rate:,} messages/s"
 
     def list_partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions, as in the tables; [-1] for a topic without partitions."""

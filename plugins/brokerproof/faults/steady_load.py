@@ -8,6 +8,7 @@ from brokerproof.errors import AdminError, DeadlineError, RunError
 from brokerproof.faults.stage import Stage
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_every_live_status
+from brokerproof.run.load_rate import find_target_rate
 from brokerproof.run.records import LoadEnd, StepProblem, read_record
 
 _TIMEOUT_S = 180.0
@@ -20,7 +21,7 @@ NEVER_HELD = "the topic never held"
 # minute after its start, while its programs are compiled.
 _GROWTH, _STALLED_S = 1.05, 45.0
 # The processors limit the rate if they are busy for at least this percentage of the time.
-_BUSY = 90.0
+BUSY_PERCENT = 90.0
 # Waiting for answers limits the rate if a producer waits in more than this share of the samples.
 _OFTEN = 0.5
 
@@ -83,7 +84,7 @@ class SteadyLoad:
         if not self._utilization:
             return f"{what}; not one was acknowledged: see the load job's log"
         busy = sum(self._utilization) / len(self._utilization)
-        if busy >= _BUSY:
+        if busy >= BUSY_PERCENT:
             why, remedy = f"this machine can do no more: its processors were {busy:.0f} % busy", "lower workload.rate"
         elif self._waits > _OFTEN * self._samples:
             # The rate is the number of pending messages divided by the time of an answer. Either may be the cause.
@@ -104,7 +105,10 @@ def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) ->
     Raises DeadlineError, with the reason, if it does not become steady in time, and RunError if the load ends.
     """
     workload = stage.run.scenario.workload
-    target = workload.target_rate * STEADY_SHARE
+    rate = find_target_rate(stage.run)
+    if rate is None:
+        raise RunError("the load has not found its rate")
+    target = rate * STEADY_SHARE
     load = SteadyLoad(target, stage.clock.monotonic_s(), max_pending=workload.client.max_pending)
 
     def is_steady() -> bool:

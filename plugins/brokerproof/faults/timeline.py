@@ -17,9 +17,11 @@ from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
 from brokerproof.experiment.fault import Fault, When
 from brokerproof.experiment.scenario import Phase
+from brokerproof.experiment.workload import MAX_RATE
 from brokerproof.faults.courses import Course, CourseWaits, run_courses
 from brokerproof.faults.healing import Healing
 from brokerproof.faults.injections import Injections
+from brokerproof.faults.rate_search import search_rate
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.stage import Stage
 from brokerproof.faults.steady_load import await_steady_load, require_load
@@ -130,8 +132,10 @@ class Timeline:
         wait(stage.waits.unfinished, timeout=_BEGUN_TIMEOUT_S)
 
     def _await_steady_phase(self) -> PhaseTimes:
-        """Wait until the load is steady. Then record and return the times of the phases."""
+        """Find the load's rate if necessary, and wait until the load is steady. Then record the times of the phases."""
         self._stage.show(phase="warm-up")
+        if self._stage.run.scenario.workload.rate == MAX_RATE:
+            search_rate(self._stage, self._measure_utilization)
         await_steady_load(self._stage, self._measure_utilization)
         start, phases = self._stage.clock.now_us(), self._stage.run.scenario.phases
         impact_at = start + int(phases.steady_s * 1e6)

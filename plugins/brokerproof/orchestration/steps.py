@@ -6,7 +6,9 @@ from datetime import timedelta
 
 from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.workload import MAX_RATE
 from brokerproof.run.directory import Run
+from brokerproof.run.load_rate import LONGEST_SEARCH_S
 
 # Time for the start of a Spark driver or a client, or for a download, on a busy laptop. It is generous, because a limit
 # only has to end a step that hangs.
@@ -22,7 +24,8 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
 
     The DAG run itself must have no limit, because Airflow skips the teardown of a DAG run that exceeds its limit.
     """
-    under_load = scenario.phases.total_s + scenario.settle_s + _START_MARGIN_S
+    search_s = LONGEST_SEARCH_S if scenario.workload.rate == MAX_RATE else 0
+    under_load = search_s + scenario.phases.total_s + scenario.settle_s + _START_MARGIN_S
     seconds = {
         "reserve": _SLOT_WAIT_S,
         "provision": _PROVISION_S,
@@ -56,7 +59,7 @@ def describe_step(step: str, run: Run) -> str | None:
             what = f"sets the policies of {clusters} as in topology {scenario.topology}"
         case "load":
             what = (
-                f"publishes {workload.rate:,} messages a second of {workload.size:,} bytes from {workload.producers} "
+                f"publishes {workload.describe_rate()} of {workload.size:,} bytes from {workload.producers} "
                 f"producers to {join_names(workload.list_homes(topology))}, and holds the rate for "
                 f"{scenario.phases.total_s:g} s"
             )

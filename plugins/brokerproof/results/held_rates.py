@@ -14,6 +14,7 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.experiment.metrics import HELD_SHARE
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.workload import MAX_RATE
 from brokerproof.faults.steady_load import NEVER_HELD
 from brokerproof.results.comparability import describe_machine
 from brokerproof.results.history import open_recorded_history
@@ -49,13 +50,18 @@ def list_rate_warnings(
     `read_held_shares`. A rate is the total over all clusters that producers publish to.
     """
     machine = machine or describe_machine()
+    if scenario.workload.target_rate is None:
+        return []
     rate = int(scenario.workload.target_rate)
     held, missed = [0], []
     for run, share in runs:
         workload = run.parameters["scenario"]["workload"]
-        asked = workload["rate"] * max(1, len(workload["produce_on"]))
         if run.topology != scenario.topology or run.parameters["machine"] != machine:
             continue
+        # A run that had to find its rate and did not has none.
+        if workload["rate"] == MAX_RATE:
+            continue
+        asked = workload["rate"] * max(1, len(workload["produce_on"]))
         if share is not None and share >= HELD_SHARE:
             held.append(asked)
         elif (share is not None or NEVER_HELD in run.why) and workload["size"] <= scenario.workload.size:

@@ -24,6 +24,7 @@ from brokerproof.results.history_schema import (
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import TOTALS, Check, Judgement, find_judgement
+from brokerproof.run.load_rate import find_rate
 from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.systems.registry import find_system
 
@@ -40,7 +41,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
     outcome = compose_outcome(run)
     judgement, _ = find_judgement(run)
     parameters: dict[str, Any] = {
-        "scenario": scenario.model_dump(mode="json"),
+        "scenario": _dump_scenario(run),
         "topology": topology.model_dump(mode="json"),
         "machine": run.facts.machine or describe_machine(),
     }
@@ -97,6 +98,21 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         anomaly_counts=list(_make_anomaly_counts(judgement)),
         anomaly_samples=[AnomalySample(**row) for row in _read_samples(run, judgement, samples)],
     )
+
+
+def _dump_scenario(run: Run) -> dict[str, Any]:
+    """Return the run's scenario as JSON. If the load found its rate, the scenario has this rate.
+
+    So a run is comparable with those that had the same rate.
+    """
+    scenario = run.scenario.model_dump(mode="json")
+    try:
+        rate = find_rate(run)
+    except RunError as error:
+        log.warning("the rate that the load of run %s found is not known: %s", run.run_id, error)
+    else:
+        scenario["workload"]["rate"] = rate or scenario["workload"]["rate"]
+    return scenario
 
 
 def _find_deletion(run: Run) -> TablesDeletion | None:

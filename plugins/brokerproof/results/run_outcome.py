@@ -19,6 +19,7 @@ from brokerproof.experiment.scenario import ExpectedOutcome, Phase, Scenario
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.results.durations import compute_durations
+from brokerproof.results.found_rate import describe_found_rate
 from brokerproof.results.missed_rates import describe_missed_rates
 from brokerproof.results.story import describe_faults, tell_story
 from brokerproof.run.directory import RUN_REPORT, Run
@@ -60,6 +61,7 @@ def compose_outcome(run: Run) -> Outcome:
         notes=(
             *_list_earlier(run),
             *_describe_kept_cluster(run),
+            *describe_found_rate(run),
             *describe_missed_rates(run),
             *(judgement.notes if judgement else ()),
         ),

@@ -35,6 +35,9 @@ _MESSAGES_A_PART = 1_000_000
 _FEWEST_PARTS = 2
 # Each part costs a task, so a name of a file must not demand any number of them.
 _MOST_PARTS = 4096
+# Messages per second for which a table is divided if the load has to find its rate. Another rate makes smaller or
+# larger parts.
+_ASSUMED_RATE = 50_000
 # A block ends where order has to be compared with the next block, so blocks are long.
 _LONGEST_BLOCK = 1 << 18
 # A part's rows are written in groups of about this many. If many parts wait for rows, the fullest is written earlier.
@@ -62,7 +65,7 @@ class Division:
     @classmethod
     def for_run(cls, run: Run) -> Division:
         """Return the division for the messages that the scenario of a run makes due."""
-        return cls.for_messages(int(run.scenario.workload.target_rate * run.scenario.phases.total_s))
+        return cls.for_messages(int((run.scenario.workload.target_rate or _ASSUMED_RATE) * run.scenario.phases.total_s))
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> Division | None:

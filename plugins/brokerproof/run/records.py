@@ -326,6 +326,36 @@ class FaultsUndone(Record):
 # The load
 
 
+class RateStep(StrictModel):
+    """The rate of the producers of one cluster together, in messages a second, from the time `at` on."""
+
+    at: Moment
+    rate: float = Field(gt=0)
+
+
+class FoundRate(StrictModel):
+    """The highest rate that the topic held, and the rate that the load keeps. Both are of one cluster's producers."""
+
+    rate: int
+    # The highest rate that was held, and the lowest higher one that was not. None if each higher one was held.
+    held: int
+    missed: int | None
+    # How much this machine's processors were busy while rates were missed, in percent. None if no rate was missed.
+    busy: float | None
+
+
+class LoadRates(Record):
+    """The rates of a load that finds its rate by itself. All producers follow this record.
+
+    A step is written before its time, so that all producers change their rates at the same moment.
+    """
+
+    steps: tuple[RateStep, ...]
+    # None while the rate is not found yet.
+    found: FoundRate | None = None
+    at: Moment
+
+
 class ProducerEnd(Record):
     """The end of one producer. Each message that was due is acked, failed, unknown or not sent.
 

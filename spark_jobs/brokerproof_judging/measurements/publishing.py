@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
+from brokerproof.run.load_rate import find_target_rate
 from brokerproof.systems.destinations import list_replication_ways
 
 from brokerproof_judging.database import DuckDB, define_values, make_small_table, register_tables
@@ -50,8 +51,12 @@ def measure_publishing(run: Run, times: RunTimes, connection: DuckDB) -> Iterato
                 yield make_measured_value(
                     metric, subject, convert_to_ms(value), evidence, at_most=own, proven=convert_to_ms(least) or 0.0
                 )
+    rate = find_target_rate(run)
     for phase, span in times.phases.items():
-        planned, acked = run.scenario.workload.target_rate * span.seconds, found.get((phase, ""), _NO_TIMES).whole.ended
+        if rate is None:
+            yield make_measured_value("rate_held", phase, None, "the record of the rate that the load found is missing")
+            continue
+        planned, acked = rate * span.seconds, found.get((phase, ""), _NO_TIMES).whole.ended
         share = min(1.0, acked / planned) if planned else None
         yield make_measured_value("rate_held", phase, share, f"{acked} acked of {planned:.0f} scheduled")
 

@@ -17,7 +17,19 @@ from brokerproof.clients import producing
 from brokerproof.clients.producing import Attempts, ScheduledProducer, complete_publishes, plan_producers
 from brokerproof.clients.record import KEEP_EVERY_S, RecordReader
 from brokerproof.run.directory import Run
-from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
+from brokerproof.run.live_status import read_live_status
+from brokerproof.run.records import (
+    EarlyEnd,
+    FoundRate,
+    LoadRates,
+    MissedRates,
+    PhaseTimes,
+    ProducerEnd,
+    RateStep,
+    read_record,
+    record_keys,
+    write_record,
+)
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Settled
 from builders import make_run
@@ -302,3 +314,34 @@ def test_an_attempt_gets_one_result_and_one_that_comes_after_it_was_given_up_doe
     assert taken == [(0, 10, 20, "acked", None), (1, 11, 21, "unknown", "not settled in time")]
     assert attempts.counts == {"acked": 1, "failed": 0, "unknown": 1, "not_sent": 0}
     assert (attempts.pending, attempts.take()) == (0, [])
+
+
+def test_a_producer_follows_the_recorded_rates_and_every_message_keeps_its_schedule(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = run.scenario.workload.model_copy(update={"rate": "max"})
+    monkeypatch.setitem(run.__dict__, "scenario", run.scenario.model_copy(update={"workload": workload}))
+    begin = clock.now_us()
+    steps = (RateStep(at=begin + 300_000, rate=200), RateStep(at=begin + 700_000, rate=RATE))
+    found = FoundRate(rate=RATE, held=RATE, missed=None, busy=None)
+    write_record(run, LoadRates(steps=steps, found=found, at=begin))
+    rows, end = publish(run, monkeypatch, Client(answer_at_once))
+    assert end.problem is None
+    times = [clock.to_microseconds(row["scheduled_at"]) for row in rows]
+    for first_at, until, rate in ((0, steps[0].at, 1000), (steps[0].at, steps[1].at, 200), (steps[1].at, 2**62, RATE)):
+        inside = [at for at in times if first_at + 10_000 < at < until]
+        assert len(inside) > 50
+        assert {round(1e6 / (later - at)) for at, later in pairwise(inside)} <= {rate - 1, rate, rate + 1}
+    assert len({later > at for at, later in pairwise(times)}) == 1
+
+
+def test_a_producer_whose_rate_is_not_found_yet_shows_how_far_it_is_and_misses_none(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = run.scenario.workload.model_copy(update={"rate": "max"})
+    monkeypatch.setitem(run.__dict__, "scenario", run.scenario.model_copy(update={"workload": workload}))
+    rows, end = publish(run, monkeypatch, Client(never_answer), load_s=4.0)
+    shown = read_live_status(run, "load-0")
+    assert shown["due"] == len(rows) == end.scheduled
+    assert shown["acked"] == 0
+    assert record_keys(run, MissedRates) == []

@@ -45,6 +45,8 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
     [
         ({"workload.ratee": 5}, "workload.ratee", "did you mean `rate`?"),
         ({"workload.rate": "fast"}, "workload.rate", "write a whole number, as in 1000"),
+        ({"workload.rate": "maximum"}, "workload.rate", "did you mean `max`?"),
+        ({"workload.rate": 0}, "workload.rate", "write at least 1"),
         ({"workload.keys": 1}, "workload.keys", "at least 2"),
         ({"topology": "sync_active_pasive"}, "topology", "did you mean `sync_active_passive`?"),
         ({"workload.namespace": "mytenant/asia"}, "workload.namespace", "did you mean `mytenant/"),

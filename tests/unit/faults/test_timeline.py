@@ -30,7 +30,9 @@ from brokerproof.run.records import (
     EarlyEnd,
     FaultsUndone,
     FaultTargets,
+    FoundRate,
     LoadEnd,
+    LoadRates,
     PhaseTimes,
     StepProblem,
     read_record,
@@ -581,6 +583,25 @@ def test_a_rate_that_still_grows_is_waited_for(tmp_path: Path) -> None:
     said = execute(run, nodes)
     assert any(one.get("text", "").endswith("of 900 messages/s") for one in said)
     assert read_record(run, PhaseTimes) is not None
+
+
+def test_a_load_that_finds_its_rate_has_found_it_before_the_phases_begin(tmp_path: Path) -> None:
+    """Producers that are never behind have no limit, and the cluster takes in what the highest rate needs."""
+
+    class Prompt(SimulatedClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            for number in range(run.scenario.workload.producer_count):
+                LiveStatus(run, f"load-{number}").show(due=1, due_us=self.now_us(), acked=1)
+
+    run, nodes = make(tmp_path, [], **{"workload.rate": "max"})
+    nodes.rate = 10_000_000
+    execute(run, nodes, clock=Prompt())
+    rates, phases = read_record(run, LoadRates), read_record(run, PhaseTimes)
+    assert rates is not None
+    assert phases is not None
+    assert rates.found == FoundRate(rate=9_000_000, held=10_000_000, missed=None, busy=None)
+    assert rates.steps[-1].at < phases.steady_at
 
 
 def test_a_failed_load_ends_the_wait_at_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from brokerproof.faults.steady_load import NEVER_HELD
 from brokerproof.results.held_rates import list_rate_warnings
-from brokerproof.run.records import StepProblem, write_record
+from brokerproof.run.records import FoundRate, LoadRates, StepProblem, write_record
 
 HERE = {"architecture": "x86_64", "processors": 2}
 STEADY = ("rate_held", "steady")
@@ -20,7 +20,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 def said(plant, scenario, judgement, sqlite_history):
     """Records runs, given as (rate, share held, …), and returns the warning about a scenario that asks for a rate."""
 
-    def ask(rate: int, *runs: dict[str, Any], since: datetime = LONG_AGO, **changes: Any) -> str:
+    def ask(rate: int | str, *runs: dict[str, Any], since: datetime = LONG_AGO, **changes: Any) -> str:
         for number, run in enumerate(runs):
             workload = {
                 "namespace": "shop/orders",
@@ -36,6 +36,9 @@ def said(plant, scenario, judgement, sqlite_history):
             )
             if "problem" in run:
                 write_record(planted, StepProblem(step="break_it", problem=run["problem"]))
+            if "found" in run:
+                found = FoundRate(rate=run["found"], held=run["found"], missed=None, busy=None)
+                write_record(planted, LoadRates(steps=(), found=found, at=1))
             sqlite_history.record(planted)
         wanted = scenario(**{"workload": {"namespace": "shop/orders", "rate": rate}, **changes})
         warnings = list_rate_warnings(wanted, sqlite_history.list_held_shares(since), machine=HERE)
@@ -97,3 +100,19 @@ def test_the_clusters_published_to_are_counted(said):
 def test_the_clusters_that_a_run_published_to_are_counted(said):
     assert said(4000, {"rate": 4000, "share": 0.5}, {"rate": 2000, "share": 1.0, "produce_on": ["main", "other"]}) == ""
     assert "was 4,000" in said(4001)
+
+
+def test_a_rate_that_a_run_found_and_held_is_no_reason(said):
+    assert said(5000, {"rate": "max", "found": 5000, "share": 0.99}, {"rate": 4000, "share": 0.5}) == ""
+
+
+def test_a_rate_that_a_run_found_and_missed_is_named(said):
+    assert "did not hold 3,550" in said(5000, {"rate": "max", "found": 3550, "share": 0.5})
+
+
+def test_a_run_that_found_no_rate_says_nothing(said):
+    assert said(5000, {"rate": "max", "share": None, "problem": f"DeadlineError: {NEVER_HELD} 1,000"}) == ""
+
+
+def test_a_scenario_that_has_to_find_its_rate_has_no_warning(said):
+    assert said("max", {"rate": 100, "share": 0.5}) == ""

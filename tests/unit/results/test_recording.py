@@ -21,7 +21,7 @@ from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure, find_judgement, write_judgement
 from brokerproof.run.outcome import Outcome
-from brokerproof.run.records import read_record, remove_record, write_record
+from brokerproof.run.records import FoundRate, LoadRates, read_record, remove_record, write_record
 from brokerproof.settings import from_environment
 from builders import leave_judgement
 
@@ -287,3 +287,29 @@ def test_the_runs_link_that_a_person_made_is_no_link_inside_a_run(plant, judgeme
     (tmp_path / "mine").symlink_to(run.directory)
     assert main(["report", str(tmp_path / "mine")]) == 0
     assert run.exists("report", "report.html")
+
+
+def test_runs_that_found_the_same_rate_are_comparable_with_each_other_and_with_runs_of_that_rate(plant, judgement):
+    def leave(run_id: str, rate: int | str, found: int | None = None) -> None:
+        changes = {"workload": {"namespace": "shop/orders", "rate": rate}}
+        run = plant(run_id, judged=judgement(), changes=changes)
+        if found is not None:
+            kept = FoundRate(rate=found, held=found, missed=None, busy=None)
+            write_record(run, LoadRates(steps=(), found=kept, at=1))
+        record_outcome(run)
+
+    leave("a", "max", 4000)
+    leave("b", "max", 4000)
+    leave("c", "max", 4500)
+    leave("d", 4000)
+    leave("e", "max")
+    damaged = plant("f", judged=judgement(), changes={"workload": {"namespace": "shop/orders", "rate": "max"}})
+    damaged.write_text("state/load_rates.json", "{")
+    record_outcome(damaged)
+    with open_history() as history:
+        runs = {run.run_id: run for run in history.list_runs()}
+        digests = {name: run.comparable for name, run in runs.items()}
+    assert digests["a"] == digests["b"] == digests["d"]
+    # The rate of these two is not known.
+    assert digests["e"] == digests["f"]
+    assert len(set(digests.values())) == 3

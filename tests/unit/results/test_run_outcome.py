@@ -22,7 +22,16 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure, write_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import NodeRestarts
-from brokerproof.run.records import MissedRate, MissedRates, PhaseTimes, StepProblem, StepSeconds, write_record
+from brokerproof.run.records import (
+    FoundRate,
+    LoadRates,
+    MissedRate,
+    MissedRates,
+    PhaseTimes,
+    StepProblem,
+    StepSeconds,
+    write_record,
+)
 from builders import make_check, make_measurement, make_suite
 
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
@@ -558,3 +567,31 @@ def test_a_damaged_record_of_missed_rates_is_named(plant, judgement):
     run.write_text("state/missed_rates-p0-0.json", "{}")
     (note,) = compose_outcome(run).notes
     assert note.startswith("Whether the producers held their rates is not known: ")
+
+
+@pytest.mark.parametrize(
+    ("missed", "busy", "why"),
+    [
+        (
+            45_000,
+            97.0,
+            "45,000 were not, with this machine's processors 97 % busy, so a machine with more of them ",
+        ),
+        (45_000, 40.0, "45,000 were not, although this machine's processors were only 40 % busy. The run kept 35,500 "),
+        (None, None, "each higher rate that was tried later was held too, or the time for the search was over. The "),
+    ],
+)
+def test_the_outcome_names_the_rate_that_the_load_found_and_its_limit(plant, judgement, missed, busy, why):
+    run = plant(judged=judgement(), changes={"workload": {"namespace": "shop/orders", "rate": "max"}})
+    assert compose_outcome(run).notes == ()
+    found = FoundRate(rate=35_500, held=40_000, missed=missed, busy=busy)
+    write_record(run, LoadRates(steps=(), found=found, at=1))
+    (note,) = compose_outcome(run).notes
+    assert note.startswith(f"The load was to find the highest rate: 40,000 messages/s were held, and {why}")
+
+
+def test_a_damaged_record_of_the_found_rate_is_named(plant, judgement):
+    run = plant(judged=judgement())
+    run.write_text("state/load_rates.json", "{}")
+    (note,) = compose_outcome(run).notes
+    assert note.startswith("The rate that the load found is not known: ")

@@ -18,6 +18,7 @@ from brokerproof.run.division import (
     remove_unfinished,
 )
 from brokerproof.run.tables import SCHEMAS
+from builders import make_run
 
 TEN = Division(10, 4)
 
@@ -70,6 +71,11 @@ def test_a_run_has_a_part_for_each_core_and_for_each_million_messages() -> None:
     assert Division.for_messages(0) == Division(2, 1)
     assert Division.for_messages(44_000) == Division(2, 22_000)
     assert Division.for_messages(10_000_000) == Division(10, 1 << 18)
+
+
+def test_a_load_that_has_to_find_its_rate_is_divided_beforehand(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "sync_nominal", {"workload.rate": "max", "phases.steady_s": 100})
+    assert Division.for_run(run).parts == -(-50_000 * run.scenario.phases.total_s // 1_000_000)
 
 
 def test_a_name_cannot_demand_any_number_of_parts() -> None:

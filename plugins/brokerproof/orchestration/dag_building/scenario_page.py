@@ -58,7 +58,7 @@ def _describe_workload(scenario: Scenario, topology: Topology) -> str:
     clusters = f" on each of {', '.join(homes)}" if len(homes) > 1 else f" on {homes[0]}" if several else ""
     subscriptions = ", ".join(_describe_subscription(one, topology, several=several) for one in workload.subscriptions)
     return (
-        f"**Workload**: {workload.rate:,} messages/s of {workload.size:,} bytes with {workload.keys:,} keys from "
+        f"**Workload**: {workload.describe_rate()} of {workload.size:,} bytes with {workload.keys:,} keys from "
         f"{workload.producers} producers{_name_region(workload.region)}{clusters} to "
         f"`{find_system(topology).topic(workload)}`; subscriptions "
         f"{subscriptions}"

@@ -11,7 +11,14 @@ import json
 
 import pytest
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.run.records import FaultTargets, PhaseTimes, SubscriptionDrain, SubscriptionDrains
+from brokerproof.run.records import (
+    FaultTargets,
+    FoundRate,
+    LoadRates,
+    PhaseTimes,
+    SubscriptionDrain,
+    SubscriptionDrains,
+)
 from brokerproof_judging import table_io
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measurements
 
@@ -46,9 +53,9 @@ def observe(history, second, source, metric, value):
     )
 
 
-def planted():
+def planted(rate=10):
     history = History(
-        workload={"rate": 10},
+        workload={"rate": rate},
         faults=FAULTS,
         owner={"steady": "eu", "recovery": "us"},
         bounds={"rto_s": {"max": 10}, "rto_s/never": {"max": 99}, "rpo_s/nobody": {"max": 1}, "detect_s": {"max": 30}},
@@ -211,6 +218,18 @@ def test_where_nobody_consumes_nothing_is_reported_of_deliveries(spark, tmp_path
 
     assert judged.measured("longest_delivery_gap_s", "kill")["value"] is None
     assert judged.measured("sampling_gap_s", "run")["value"] > 0
+
+
+@pytest.mark.parametrize(("found", "share"), [(20, 0.5), (None, None)])
+def test_the_share_of_a_rate_that_the_load_found_needs_its_record(spark, tmp_path, found, share):
+    history = planted(rate="max")
+    if found is not None:
+        kept = FoundRate(rate=found, held=22, missed=None, busy=None)
+        history.leave(LoadRates(steps=(), found=kept, at=START))
+    row = Judged(spark, tmp_path / "run", history).measured("rate_held", "steady")
+
+    assert row["value"] == share
+    assert ("record of the rate that the load found is missing" in row["evidence"]) is (found is None)
 
 
 def test_help_is_no_fault_to_recover_from(judged):

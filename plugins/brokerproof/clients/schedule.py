@@ -1,0 +1,55 @@
+"""The open-loop schedule of a producer: when each of its messages is due, at one rate or at several in turn."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from brokerproof.run.records import LoadRates
+
+
+class Schedule:
+    """From each time on, messages are due at another rate. Message 0 is due at the beginning."""
+
+    def __init__(self, start_at: float, rate: float, changes: Iterable[tuple[float, float]] = ()) -> None:
+        """`start_at` is in Unix time. `changes` are (Unix time, messages a second from then on), in order."""
+        self._times, self._firsts, self._rates = [start_at], [0.0], [rate]
+        for at, later_rate in changes:
+            if at <= start_at:
+                self._rates[0] = later_rate
+                continue
+            # A message may be due between two messages, so this is no whole number.
+            self._firsts.append(self._firsts[-1] + (at - self._times[-1]) * self._rates[-1])
+            self._times.append(at)
+            self._rates.append(later_rate)
+
+    @property
+    def rate(self) -> float:
+        """The last rate, in messages a second."""
+        return self._rates[-1]
+
+    def count_due(self, now: float) -> int:
+        """Return how many messages are due until a Unix time."""
+        step = bisect_right(self._times, now) - 1
+        return 0 if step < 0 else int(self._firsts[step] + (now - self._times[step]) * self._rates[step]) + 1
+
+    def find_time(self, seq: int) -> float:
+        """Return the Unix time at which a message is due."""
+        step = bisect_right(self._firsts, seq) - 1
+        return self._times[step] + (seq - self._firsts[step]) / self._rates[step]
+
+    def compute_times_us(self, seqs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the times at which messages are due, in µs of Unix time."""
+        steps = np.searchsorted(self._firsts, seqs, side="right") - 1
+        times, firsts, rates = (np.array(each)[steps] for each in (self._times, self._firsts, self._rates))
+        due: npt.NDArray[Any] = (times + (seqs - firsts) / rates) * 1e6
+        return due.astype(np.int64)
+
+
+def list_changes(rates: LoadRates | None, producers: int) -> list[tuple[float, float]]:
+    """Return the changes of one producer's rate, if `producers` share the rate of a cluster."""
+    return [] if rates is None else [(step.at / 1e6, step.rate / producers) for step in rates.steps]

@@ -1,0 +1,49 @@
+"""When a producer's messages are due, at one rate and at several in turn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brokerproof.clients.schedule import Schedule, list_changes
+from brokerproof.run.records import LoadRates, RateStep
+
+START = 1_800_000_000.0
+
+
+def list_times(schedule: Schedule, count: int) -> list[float]:
+    """The times of the first messages, in seconds after the start."""
+    times = schedule.compute_times_us(np.arange(count))
+    assert [schedule.find_time(seq) for seq in range(count)] == pytest.approx(times / 1e6, abs=2e-6)
+    return [round(float(at), 3) for at in times / 1e6 - START]
+
+
+def test_messages_of_one_rate_are_due_at_equal_distances() -> None:
+    schedule = Schedule(START, 4.0)
+    assert list_times(schedule, 4) == [0, 0.25, 0.5, 0.75]
+    assert [schedule.count_due(START + at) for at in (-0.1, 0, 0.24, 0.25, 1)] == [0, 1, 1, 2, 5]
+
+
+def test_a_change_of_the_rate_changes_no_earlier_message_and_loses_none() -> None:
+    schedule = Schedule(START, 4.0, [(START + 1, 10.0), (START + 1.5, 2.0)])
+    # Message 4 is due when the second rate begins, and message 9 when the third one does.
+    assert list_times(schedule, 12) == [0, 0.25, 0.5, 0.75, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 2.5]
+    assert [schedule.count_due(START + at) for at in (0.99, 1.01, 1.41, 2.01)] == [4, 5, 9, 11]
+    assert schedule.rate == 2.0
+
+
+def test_a_message_between_two_rates_is_due_in_proportion() -> None:
+    """The first rate ends when half of the distance to message 1 is over."""
+    schedule = Schedule(START, 1.0, [(START + 0.5, 10.0)])
+    assert list_times(schedule, 3) == [0, 0.55, 0.65]
+
+
+def test_a_producer_that_starts_later_begins_with_the_rate_of_its_time() -> None:
+    schedule = Schedule(START, 1.0, [(START - 9, 5.0), (START - 4, 10.0), (START + 1, 2.0)])
+    assert list_times(schedule, 12)[-3:] == [0.9, 1.0, 1.5]
+    assert schedule.count_due(START + 0.95) == 10
+
+
+def test_producers_share_the_recorded_rate() -> None:
+    assert list_changes(None, 4) == []
+    rates = LoadRates(steps=(RateStep(at=5_000_000, rate=1000), RateStep(at=6_000_000, rate=20)), at=1)
+    assert list_changes(rates, 4) == [(5.0, 250.0), (6.0, 5.0)]
