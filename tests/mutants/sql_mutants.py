@@ -121,7 +121,7 @@ def _list_changes(node: exp.Expression) -> Iterator[_Change]:
             yield "filter dropped", lambda target: _replace(target, target.this)
         case exp.Distinct(parent=exp.Select()):
             yield "distinct dropped", lambda target: target.pop()
-        case exp.Distinct(expressions=[one]):
+        case exp.Distinct(expressions=[_]):
             yield "distinct dropped", lambda target: _replace(target, target.expressions[0])
         case exp.Join():
             yield from _list_join_changes(node)
@@ -166,7 +166,7 @@ def _list_frame_changes(node: exp.WindowSpec) -> Iterator[_Change]:
 
 
 def _become(target: exp.Expression, kind: type[exp.Expression]) -> None:
-    _replace(target, kind(**{name: value for name, value in target.copy().args.items()}))
+    _replace(target, kind(**target.copy().args))
 
 
 def _replace(target: exp.Expression, by: exp.Expression) -> None:
