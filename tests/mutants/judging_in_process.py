@@ -138,7 +138,7 @@ class _Frame:
         return _Frame(self._rows, [self._rows.filter(pc.field(column) == part) for part in range(parts)])
 
     def mapInArrow(self, work: Callable[[Batches], Batches], _: str) -> _Frame:  # noqa: N802
-        batches = []
+        batches: list[pa.RecordBatch] = []
         for part, rows in enumerate(self._parts):
             _Session.task = part
             batches += work(iter(rows.to_batches()))
