@@ -57,7 +57,8 @@ def test_a_run_without_messages_has_no_series(spark, tmp_path):
 
 
 def test_only_the_home_of_a_message_counts_its_publishing(spark, tmp_path):
-    history = History(clusters=("main", "other"), subscriptions=[{"name": "audit"}, {"name": "far", "cluster": "other"}])
+    subscriptions = [{"name": "audit"}, {"name": "far", "cluster": "other"}]
+    history = History(clusters=("main", "other"), subscriptions=subscriptions)
     history.topic = f"persistent://{REPLICATED}/orders"
     history.message("p0", 0, at=0)
     run = Judged(spark, tmp_path / "run", history).run
