@@ -21,6 +21,7 @@ from brokerproof_judging.messages.message_judging import MessageJudging
 from pyspark.sql import SparkSession
 
 from ..history import NAMESPACE, REPLICATED, History, table
+from ..reference import Reference
 from .test_differential import make_history, mess
 
 EXPECTED = Path(__file__).with_name("expected_rows")
@@ -65,3 +66,15 @@ def test_judging_writes_the_expected_rows(spark: SparkSession, tmp_path: Path, s
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         pytest.skip(f"{file} was written")
     assert lines == file.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_reference_finds_the_anomalies_of_the_expected_rows(scenario: int) -> None:
+    history = make_topics(scenario)
+    lines = [json.loads(line) for line in (EXPECTED / f"{scenario}.jsonl").read_text(encoding="utf-8").splitlines()]
+    names = ["anomalies", *SCHEMAS["anomalies"].names]
+    rows = [dict(zip(names[1:], row, strict=True)) for row in lines[lines.index(names) + 1 :]]
+    places = ("anomaly", "legal", "cluster", "topic", "subscription")
+    found = {(*(row[name] for name in places), (row["producer"], row["seq"])) for row in rows}
+    reference = Reference(history, history.facts["clock_error_us"])
+    assert found == {(*each[:5], each[5][-2:]) for each in reference.judge()}
