@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit judging differential systems postgresql generated chaos fuzz containers platform upgrade cluster e2e browser flagship matrix bench-overhead bench-kept docs figures compose-secrets image audit bench-verify bench-load down clean
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\# .*/\1/p' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,14 @@ judging: setup ## tests that judge with Spark, in three sessions of it
 
 differential: setup ## 20,000 random histories, judged by Spark and by the reference judge
 	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py
+
+expected-rows: setup ## write the expected rows of judging again; look at the difference before you commit it
+	BROKERPROOF_WRITE_EXPECTED_ROWS=1 $(PYTEST) tests/unit/judging/messages/test_expected_rows.py
+
+# A quick turn: make mutants SHARE=0.05. What was found is kept in var/mutants until the code changes.
+SHARE ?= 1
+mutants: setup ## run the tests of judging against a SHARE of all mutants of its SQL; which ones a test notices
+	$(BIN)/python tests/mutants/sql_campaign.py --share $(SHARE) --seed $(SEED)
 
 # The generated scenarios take as long as all others together, and begin first.
 systems: setup ## tests of clients, links and nodes as processes, of the system for tests, and 6 generated scenarios

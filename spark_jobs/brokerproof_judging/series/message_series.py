@@ -32,11 +32,6 @@ class TimeSteps:
     def step_us(self) -> int:
         return self.step_s * 1_000_000
 
-    @property
-    def end_us(self) -> int:
-        """The end of the last step, exclusive."""
-        return self.start_us + self.count * self.step_us
-
     def find(self, at_us: int) -> int | None:
         """Return the number, from 0, of the step that contains `at_us`; None if no step does."""
         number = (at_us - self.start_us) // self.step_us
@@ -123,8 +118,7 @@ def make_message_series(run: Run, steps: TimeSteps) -> tuple[tuple[PublishSeries
 def _count(run: Run, steps: TimeSteps) -> Counted:
     counted: dict[str, dict[tuple[str, str | None], dict[int, Quantiles]]] = defaultdict(lambda: defaultdict(dict))
     with open_run_database(run, ("messages", "deliveries")) as connection:
-        values = {"start": steps.start_us, "length": steps.step_us, "steps_end": steps.end_us}
-        define_values(connection, values)
+        define_values(connection, {"start": steps.start_us, "step_us": steps.step_us})
         connection.execute(read_script("series", "events"))
         for subject, quantiles in read_quantiles(connection):
             what, cluster, subscription, step = subject.values()

@@ -27,11 +27,10 @@ WITH events AS (
 )
 SELECT
     {
-        'what': what, 'cluster': cluster, 'subscription': subscription, 'step': (moment - start()) // length()
+        'what': what, 'cluster': cluster, 'subscription': subscription, 'step': (moment - start()) // step_us()
     } AS subject,
     latency AS value,
     latency IS NOT NULL AS is_ended,
     count(*) AS count
 FROM events
-WHERE moment >= start() AND moment < steps_end()
 GROUP BY ALL

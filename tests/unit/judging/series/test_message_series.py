@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from brokerproof_judging.series.message_series import TimeSteps, make_message_series
 
-from ..history import SECOND, START, History
+from ..history import REPLICATED, SECOND, START, History
 from ..judged import Judged
 
 STEPS = TimeSteps(start_us=START, step_s=1, count=4)
@@ -54,3 +54,19 @@ def test_what_happened_outside_the_steps_is_not_squeezed_into_them(spark, tmp_pa
 def test_a_run_without_messages_has_no_series(spark, tmp_path):
     run = Judged(spark, tmp_path / "run", History()).run
     assert make_message_series(run, STEPS) == ((), ())
+
+
+def test_only_the_home_of_a_message_counts_its_publishing(spark, tmp_path):
+    subscriptions = [{"name": "audit"}, {"name": "far", "cluster": "other"}]
+    history = History(clusters=("main", "other"), subscriptions=subscriptions)
+    history.topic = f"persistent://{REPLICATED}/orders"
+    history.message("p0", 0, at=0)
+    run = Judged(spark, tmp_path / "run", history).run
+
+    (published,), received = make_message_series(run, STEPS)
+
+    assert (published.cluster, published.acked) == ("main", (1, 0, 0, 0))
+    assert [(each.cluster, each.subscription, each.delivered) for each in received] == [
+        ("main", "audit", (1, 0, 0, 0)),
+        ("other", "far", (1, 0, 0, 0)),
+    ]

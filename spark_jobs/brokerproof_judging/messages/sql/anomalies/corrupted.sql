@@ -12,10 +12,8 @@ SELECT
     payload_cause AS cause,
     concat(where_found, ' with another payload than was published') AS detail
 FROM found
-WHERE outcome IS NOT NULL AND (
-    found_payload_hash NOT IN (payload_hash, other_payload_hash)
+WHERE found_payload_hash NOT IN (payload_hash, other_payload_hash)
     OR other_found_payload_hash NOT IN (payload_hash, other_payload_hash)
-)
 UNION ALL
 SELECT
     who, number, topic, cluster, subscription,

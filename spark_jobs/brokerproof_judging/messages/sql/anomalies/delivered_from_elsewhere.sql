@@ -9,4 +9,4 @@ SELECT
     ) AS detail
 FROM delivered_elsewhere e
 JOIN subscription_facts f USING (who, number, topic, cluster, subscription)
-WHERE f.outcome IS NOT NULL AND f.stored_copies > 0 AND e.read_to_end
+WHERE f.stored_copies > 0 AND e.read_to_end

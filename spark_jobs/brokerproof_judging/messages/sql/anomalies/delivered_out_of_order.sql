@@ -67,7 +67,7 @@ found AS (
             AND x.rank > s.rank
             AND IF(
                 x.consumer IS NOT DISTINCT FROM s.consumer AND x.incarnation IS NOT DISTINCT FROM s.incarnation,
-                (x.arrival, x.number) < (s.arrival, s.number),
+                x.arrival < s.arrival,
                 x.moment + clock_error_us() < s.moment
             )
     )

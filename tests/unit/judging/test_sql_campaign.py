@@ -1,0 +1,109 @@
+"""The campaign of `make mutants`: what becomes of a mutant, and what counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import sql_campaign
+from sql_campaign import (
+    JUDGING,
+    PACKAGES,
+    ROOT,
+    TESTS,
+    Fate,
+    Mutant,
+    find_stale_reasons,
+    list_mutants,
+    name_survivor,
+    read_results,
+    summarize,
+)
+from sql_mutants import make_mutants, rewrite
+
+EVENTS = "series/sql/events.sql"
+ORIGINAL = (JUDGING / EVENTS).read_text(encoding="utf-8")
+# Counts 10^15 rows, which takes days.
+ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE (a.range + b.range) % 7 = 9"
+CHANGED = {
+    rewrite(ORIGINAL): Fate.SURVIVED,
+    f"{ORIGINAL.rstrip()} LIMIT 0": Fate.TEST,
+    "SELECT error('no')": Fate.TEST,
+    "SELECT FROM WHERE": Fate.NO_MUTANT,
+    "SELECT no_such_column FROM messages": Fate.NO_MUTANT,
+    "FROM no_such_table": Fate.NO_MUTANT,
+    ENDLESS: Fate.TIME,
+}
+TRY = """
+import json, sys
+import sql_campaign
+
+class Tries:
+    def pytest_runtestloop(self, session):
+        for sql, limit_s in json.load(sys.stdin):
+            with sql_campaign.Trial(session, {sys.argv[1]: sql}) as trial:
+                print("FATE", *trial.conclude(limit_s), sep="|")
+        return True
+
+sql_campaign.pytest.main([*sql_campaign.ARGUMENTS, *sys.argv[2:]], plugins=[Tries()])
+"""
+
+
+def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
+    test = "tests/unit/judging/series/test_message_series.py"
+    tried = [(sql, 4 if fate is Fate.TIME else 300) for sql, fate in CHANGED.items()]
+    script = tmp_path / "try_mutants.py"
+    script.write_text(TRY, encoding="utf-8")
+    folder = str(Path(sql_campaign.__file__).parent)
+    process = subprocess.run(
+        [sys.executable, str(script), EVENTS, test],
+        **{"input": json.dumps(tried), "cwd": ROOT, "env": {**os.environ, "PYTHONPATH": folder}},
+        **{"capture_output": True, "text": True, "check": False},
+    )
+    fates = [line.split("|")[1] for line in process.stdout.splitlines() if line.startswith("FATE|")]
+    assert fates == list(CHANGED.values()), process.stdout + process.stderr
+
+
+def test_refused_sql_does_not_count_and_a_survivor_does() -> None:
+    fates = [Fate.TEST, Fate.TEST, Fate.TIME, Fate.SURVIVED, Fate.NO_MUTANT]
+    assert summarize(fates).startswith("3 of 4 mutants killed (75.0%), 1 of them by time; 1 were refused")
+
+
+def test_without_a_mutant_no_share_is_claimed() -> None:
+    assert "(nothing)" in summarize([Fate.NO_MUTANT])
+
+
+def test_a_seed_chooses_always_the_same_share() -> None:
+    everything, some = (set(list_mutants("suites", share=share, seed=7)) for share in (1, 0.5))
+    assert some == set(list_mutants("suites", share=0.5, seed=7)) != set(list_mutants("suites", share=0.5, seed=8))
+    assert some < everything
+
+
+def test_a_campaign_that_was_ended_keeps_what_it_found(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    file.write_text('{"mutant": "a", "fate": "survived"}\n{"mutant": "b", "fa', encoding="utf-8")
+    assert read_results(file) == {"a": Fate.SURVIVED}
+
+
+def test_a_reason_needs_a_survivor() -> None:
+    survivor, killed = (Mutant(file="a.sql", change="c", sql=sql) for sql in ("one", "two"))
+    fates = {survivor: Fate.SURVIVED, killed: Fate.TEST}
+    assert not find_stale_reasons({name_survivor(survivor): "why"}, fates)
+    assert len(find_stale_reasons({name_survivor(killed): "why", "a.sql 0": "why"}, fates)) == 2
+
+
+def test_a_mutant_is_one_small_change() -> None:
+    assert {each.sql for each in make_mutants("SELECT a FROM t WHERE a < 1")} == {
+        "SELECT a FROM t",
+        "SELECT a FROM t WHERE a <= 1",
+        "SELECT a FROM t WHERE a < 2",
+    }
+
+
+def test_every_package_with_sql_has_tests() -> None:
+    assert {path.relative_to(JUDGING).parts[0] for path in JUDGING.rglob("*.sql")} == set(PACKAGES)
+    tests = [ROOT / TESTS / name.partition("::")[0] for names in PACKAGES.values() for name in names]
+    assert all(path.exists() for path in tests)
