@@ -62,9 +62,10 @@ def test_a_load_that_failed_is_named_and_everything_after_it_still_happens(runni
 def find_driver(run_directory: Path, job: str) -> psutil.Process | None:
     """The process of Spark's driver that runs a job of the run."""
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, ValueError):
             command = process.cmdline()
-            if process.name() == "java" and str(run_directory) in command and command[-2].endswith(f"{job}.py"):
+            *_, file, directory = command
+            if "brokerproof.spark.local_job" in command and (Path(file).stem, directory) == (job, str(run_directory)):
                 return process
     return None
 

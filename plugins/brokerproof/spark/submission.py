@@ -10,8 +10,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,13 +85,11 @@ def submit_locally(
     with temporary_directory(settings.spark_temporary) as temporary:
         whole_conf = {**build_spark_conf(settings, temporary, local=True), **conf}
         conf_arguments = [part for key, value in whole_conf.items() for part in ("--conf", f"{key}={value}")]
+        options = ["--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments]
+        command, environment = build_local_command(options, [str(settings.spark_jobs / f"{job}.py"), *arguments])
         process = subprocess.Popen(
-            [
-                "spark-submit",
-                *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments),
-                *(str(settings.spark_jobs / f"{job}.py"), *arguments),
-            ],
-            env={**os.environ, **build_spark_environment(settings, temporary, local=True)},
+            command,
+            env={**os.environ, **build_spark_environment(settings, temporary, local=True), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -107,7 +107,16 @@ def submit_locally(
             process.terminate()
             raise
     if status:
-        raise RunError(last.sentence or f"spark-submit {job} ended with status {status}: {line.strip()}")
+        raise RunError(last.sentence or f"the Spark job {job} ended with status {status}: {line.strip()}")
+
+
+def build_local_command(options: Sequence[str], job: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the command that runs a job on this machine, and the environment variables that it needs.
+
+    `options` are those of spark-submit. `job` is the path of the job's file, followed by the job's arguments.
+    """
+    environment = {"PYSPARK_SUBMIT_ARGS": shlex.join((*options, "pyspark-shell"))}
+    return [sys.executable, "-m", "brokerproof.spark.local_job", *job], environment
 
 
 @contextmanager

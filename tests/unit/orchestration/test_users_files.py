@@ -354,7 +354,7 @@ def test_a_machine_without_java_lists_its_scenarios_with_a_warning(
     refused_sql: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: Any) -> None:
-        raise RunError("spark-submit plan_suites ended with status 127: java: not found")
+        raise RunError("the Spark job plan_suites ended with status 127: java: not found")
 
     monkeypatch.setattr(query_planning, "submit_locally", fail)
     assert main(["scenarios"]) == 0

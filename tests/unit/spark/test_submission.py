@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ import pytest
 from brokerproof.errors import RunError
 from brokerproof.settings import from_environment
 from brokerproof.spark import submission
+from brokerproof.spark.job_configuration import build_spark_environment
 
 Submit = Callable[..., subprocess.Popen[str]]
 
@@ -26,7 +28,7 @@ def submit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submit:
         popen: Any = subprocess.Popen
 
         def start(command: list[str], **more: Any) -> subprocess.Popen[str]:
-            assert command[0] == "spark-submit"
+            assert command[1:3] == ["-m", "brokerproof.spark.local_job"]
             started.append(popen(["/bin/sh", "-c", script], **more))
             return started[-1]
 
@@ -41,7 +43,7 @@ def submit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submit:
 def test_a_job_that_names_no_exception_is_explained_by_its_last_line(submit: Submit) -> None:
     with pytest.raises(RunError) as failed:
         submit("echo starting; echo 'java: Permission denied'; exit 126")
-    assert str(failed.value) == "spark-submit verify ended with status 126: java: Permission denied"
+    assert str(failed.value) == "the Spark job verify ended with status 126: java: Permission denied"
 
 
 def test_a_job_does_not_outlive_the_process_that_waits_for_it(submit: Submit) -> None:
@@ -49,3 +51,19 @@ def test_a_job_does_not_outlive_the_process_that_waits_for_it(submit: Submit) ->
         raise KeyboardInterrupt
 
     assert submit("echo started; exec sleep 600", log=interrupt).wait(timeout=30) < 0
+
+
+def test_a_job_runs_with_its_arguments_and_its_java_and_leaves_its_status(tmp_path: Path) -> None:
+    settings = from_environment()
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import sys\nfrom pyspark import SparkContext\ncontext = SparkContext()\n"
+        "print('ran', sys.argv[1:], context.appName, context.master)\nraise SystemExit(7)\n"
+    )
+    command, environment = submission.build_local_command(
+        ["--master", "local[3]", "--name", "a job's name"], [str(job), "one argument"]
+    )
+    environment = {**os.environ, **build_spark_environment(settings, tmp_path, local=True), **environment}
+    # Its output ends when Java has ended too.
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (7, "ran ['one argument'] a job's name local[3]\n"), done.stderr

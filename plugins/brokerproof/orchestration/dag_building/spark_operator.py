@@ -18,7 +18,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import LoadEnd, Record, name_file, read_record
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
-from brokerproof.spark.submission import LastException, temporary_directory
+from brokerproof.spark.submission import LastException, build_local_command, temporary_directory
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -131,11 +131,23 @@ def _count_messages(run_directory: str) -> int:
 
 
 class _WatchingHook(SparkSubmitHook):
-    """The Spark provider's hook, which here also looks for the last exception in the job's output."""
+    """The Spark provider's hook, which here also looks for the last exception in the job's output.
+
+    If the job runs on this machine, it starts without spark-submit (brokerproof/spark/local_job.py).
+    """
 
     def __init__(self, *, last: LastException, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._last = last
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command = super()._build_spark_submit_command(application)
+        if not self._connection["master"].startswith("local"):
+            return command
+        _, *options = command[: command.index(application)]
+        local, environment = build_local_command(options, command[1 + len(options) :])
+        self._env: dict[str, Any] | None = {**(self._env or {}), **environment}
+        return local
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(self._last.watch(itr))

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import getpass
+import json
 import logging
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -413,6 +415,37 @@ node.kill()
 """
     output = subprocess.run([sys.executable, "-c", task], capture_output=True, text=True, check=True).stdout
     assert output.splitlines()[-1] == "True True"
+
+
+@pytest.mark.parametrize(
+    ("master", "first", "leaves_options"),
+    [
+        ("local[8]", [sys.executable, "-m", "brokerproof.spark.local_job", "load.py"], True),
+        ("spark://m:7077", ["spark-submit"], False),
+    ],
+)
+def test_only_a_cluster_of_spark_needs_its_submission(
+    master: str, first: list[str], leaves_options: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from brokerproof.orchestration.dag_building import spark_operator
+    from brokerproof.spark.submission import LastException
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": master}))
+    hook = spark_operator._WatchingHook(
+        last=LastException(),
+        conn_id="spark_default",
+        conf={"a": "b c"},
+        application_args=["run"],
+        env_vars={"HOME": "/"},
+    )
+    command = hook._build_spark_submit_command("load.py")
+    assert (command[: len(first)], command[-2:]) == (first, ["load.py", "run"])
+    options = ["--master", master, "--conf", "a=b c", "--name", "default-name"]
+    environment = hook._env or {}
+    given = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    assert (given == [*options, "pyspark-shell"]) is leaves_options
+    assert (command[1:-2] == options) is not leaves_options
+    assert environment["HOME"] == "/"
 
 
 @pytest.mark.parametrize(
