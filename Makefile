@@ -175,6 +175,11 @@ SUSPICIOUS ?= 0.001
 bench-verify: setup ## judge a generated run of MESSAGES messages, and compare the processor time with DuckDB's
 	PYTHONPATH=spark_jobs $(BIN)/python tests/benchmarks/verify_scale.py --messages $(MESSAGES) --suspicious $(SUSPICIOUS)
 
+# The client of S3 and the server are no part of the product's environment.
+bench-places: setup ## judge a generated run on a standalone cluster of Spark and in an object store too, and compare
+	$(BIN)/uv pip install --quiet --target $(VENV)/object-store --constraints requirements.txt s3fs 'moto[server]'
+	PYTHONPATH=spark_jobs:$(VENV)/object-store $(BIN)/python tests/benchmarks/verify_places.py --messages $(MESSAGES) --suspicious $(SUSPICIOUS)
+
 down: setup ## stop and heal everything that this machine still runs
 	$(BIN)/python -m brokerproof down
 

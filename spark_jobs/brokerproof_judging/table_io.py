@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
+from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -57,7 +58,8 @@ class Replacement:
     """New tables of a run, which replace the old ones only after all of them are written.
 
     Until then, they are next to the old ones, under names that readers skip. `take_place` renames them. So a reader
-    finds the old table, no table, or the new table, but never a mixture.
+    finds the old table, no table, or the new table, but never a mixture of both. An object store renames one file after
+    the other, so a reader may find a part of the new table there.
     """
 
     def __init__(self, run: Run) -> None:
@@ -84,10 +86,18 @@ class Replacement:
         for table in [table for table in self._written if table in SCHEMAS]:
             new, old, name = (f"{self._tables}/{part}" for part in self._names(table))
             if self._filesystem.exists(name):
-                self._filesystem.mv(name, old, recursive=True)
-            self._filesystem.mv(new, name, recursive=True)
+                self._move(name, old)
+            self._move(new, name)
             if self._filesystem.exists(old):
                 self._filesystem.rm(old, recursive=True)
+
+    def _move(self, directory: str, target: str) -> None:
+        if isinstance(self._filesystem, LocalFileSystem):
+            self._filesystem.mv(directory, target, recursive=True)
+            return
+        # The client of S3 takes the directory for one of the objects to rename, and does not find it.
+        for path in self._filesystem.find(directory):
+            self._filesystem.mv(path, target + path.removeprefix(directory))
 
     def discard(self) -> None:
         """Remove every new or intermediate table that did not replace a table of the run."""

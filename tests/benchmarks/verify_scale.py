@@ -83,7 +83,7 @@ def ask_duckdb(directory: str) -> dict[str, Any]:
     return {"found": found, "steps": {"DuckDB": step}}
 
 
-def judge(directory: str, whole: bool) -> dict[str, Any]:
+def judge(directory: str, whole: bool, master: str) -> dict[str, Any]:
     """Judge the run in a Spark session whose workers run, and count its anomalies."""
     from brokerproof.experiment.guarantees import Suite
     from brokerproof.experiment.verdict import Verdict
@@ -94,7 +94,7 @@ def judge(directory: str, whole: bool) -> dict[str, Any]:
     from brokerproof_judging.messages.message_judging import MessageJudging, start_judging_workers
     from brokerproof_judging.run_judging import judge_run
 
-    run, spark, watch = Run(directory), _start_session(), TreeWatch()
+    run, spark, watch = Run(directory), _start_session(master), TreeWatch()
     steps: dict[str, dict[str, float]] = {}
     start_judging_workers(spark)
     replacement = table_io.Replacement(run)
@@ -118,17 +118,24 @@ def judge(directory: str, whole: bool) -> dict[str, Any]:
 def count_anomalies(directory: str) -> dict[str, int]:
     """Return the rows of the table `anomalies`, by the names of verify_questions.sql."""
     import duckdb
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
 
+    filesystem, root = fsspec.url_to_fs(f"{directory}/tables/anomalies")
+    names = [filesystem.unstrip_protocol(name) for name in filesystem.glob(f"{root}/*.parquet")]
     query = f"""
         SELECT
             anomaly || IF(anomaly IN {BOTH_PLACES}, IF(subscription IS NULL, '_stored', '_delivered'), ''), count(*)
-        FROM read_parquet('{directory}/tables/anomalies/*.parquet')
+        FROM read_parquet($names)
         GROUP BY ALL
     """
-    return dict(duckdb.sql(query).fetchall())
+    with duckdb.connect() as connection:
+        if not isinstance(filesystem, LocalFileSystem):
+            connection.register_filesystem(filesystem)
+        return dict(connection.execute(query, {"names": names}).fetchall())
 
 
-def _run_step(*arguments: str) -> Any:
+def run_step(*arguments: str) -> Any:
     """Run this file in a process of its own, and return what it printed last."""
     process = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True, check=False)
     if process.returncode:
@@ -136,7 +143,7 @@ def _run_step(*arguments: str) -> Any:
     return json.loads(process.stdout.strip().splitlines()[-1])
 
 
-def _compare(who: str, found: dict[str, int], planted: dict[str, int]) -> None:
+def compare(who: str, found: dict[str, int], planted: dict[str, int]) -> None:
     wrong = [
         f"{name}: {found.get(name, 0)} instead of {planted.get(name, 0)}"
         for name in sorted({*found, *planted})
@@ -148,11 +155,11 @@ def _compare(who: str, found: dict[str, int], planted: dict[str, int]) -> None:
 
 def measure(directory: str, messages: int, suspicious: float, *, whole: bool) -> dict[str, Any]:
     """Write a run, judge it and ask DuckDB. Raises SystemExit unless both find what was planted."""
-    written = _run_step("--write", directory, "--messages", str(messages), "--suspicious", str(suspicious))
-    asked = _run_step("--ask", directory)
-    _compare("DuckDB", asked["found"], written["planted"])
-    judged = _run_step("--judge", directory, *(["--whole"] if whole else []))
-    _compare("Judging", judged["found"], written["planted"])
+    written = run_step("--write", directory, "--messages", str(messages), "--suspicious", str(suspicious))
+    asked = run_step("--ask", directory)
+    compare("DuckDB", asked["found"], written["planted"])
+    judged = run_step("--judge", directory, *(["--whole"] if whole else []))
+    compare("Judging", judged["found"], written["planted"])
     steps = {**written["steps"], **asked["steps"], **judged["steps"]}
     ratio = steps["judging"]["cpu_s"] / steps["DuckDB"]["cpu_s"]
     return {
@@ -188,6 +195,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--suspicious", type=float, default=0.001, choices=[0.001, 0.3])
     parser.add_argument("--directory", help="where the run is written for the time of the benchmark")
+    parser.add_argument("--master", default="local[2]", help="where Spark runs its tasks (default: %(default)s)")
     parser.add_argument("--whole", action="store_true", help="also measure the whole judgement")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     for step in ("write", "ask", "judge"):
@@ -198,20 +206,20 @@ def main() -> None:
     elif options.ask:
         print(json.dumps(ask_duckdb(options.ask)))
     elif options.judge:
-        print(json.dumps(judge(options.judge, options.whole)))
+        print(json.dumps(judge(options.judge, options.whole, options.master)))
     else:
         with tempfile.TemporaryDirectory(dir=options.directory) as work:
             result = measure(f"{work}/run", options.messages, options.suspicious, whole=options.whole)
         print(json.dumps(result)) if options.json else print_table(result)
 
 
-def _start_session() -> Any:
+def _start_session(master: str) -> Any:
     from brokerproof.machine.java import find_spark_java_home
 
     os.environ["JAVA_HOME"] = str(find_spark_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
+        f"--master {master} --driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
         "--conf spark.sql.shuffle.partitions=8 "
         "--conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
     )

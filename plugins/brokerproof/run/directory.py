@@ -26,6 +26,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import known_implementations
 from pydantic import AwareDatetime, Field
 
 from brokerproof import clock
@@ -37,6 +38,11 @@ from brokerproof.experiment.yaml_models import parse
 from brokerproof.machine.files import find_link, stage_object
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 from brokerproof.run.tables import SCHEMAS
+
+# Other processes write into the directory too. A client of an object store would not see their files if it listed the
+# directory before, because it remembers lists for good.
+for _protocol in known_implementations:
+    fsspec.config.conf.setdefault(_protocol, {}).setdefault("use_listings_cache", False)
 
 
 class TimeAxis(StrictModel):

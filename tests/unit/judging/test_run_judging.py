@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
+import fsspec
+import pyarrow.parquet as pq
 import pytest
 from brokerproof.run.directory import Run
 from brokerproof_judging.run_judging import judge_run
 from brokerproof_judging.table_io import Replacement
 
-from .history import History, table
+from .history import History
 from .judged import pass_suites
 
 
-def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(tmp_path):
-    run = Run(str(tmp_path))
+@pytest.mark.parametrize("place", ["{}", "memory:/{}"])
+def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(place, tmp_path):
+    run = Run(place.format(tmp_path))
+    filesystem, root = fsspec.url_to_fs(run.path("tables"))
     run.append("anomalies", [{"run_id": "old"}])
     replacement = Replacement(run)
 
-    replacement.write("anomalies", [{"run_id": "new"}])
-    before = [row["run_id"] for row in table(run, "anomalies")]
-    replacement.take_place()
+    def read() -> list[str]:
+        return pq.read_table(f"{root}/anomalies", filesystem=filesystem)["run_id"].to_pylist()
 
-    assert before == ["old"]
-    assert [row["run_id"] for row in table(run, "anomalies")] == ["new"]
-    assert [path.name for path in Path(run.path("tables")).iterdir()] == ["anomalies"]
+    replacement.write("anomalies", [{"run_id": "new"}])
+    assert read() == ["old"]
+    replacement.take_place()
+    assert read() == ["new"]
+    assert {path.removeprefix(root).split("/")[1] for path in filesystem.find(root)} == {"anomalies"}
 
 
 @pytest.mark.parametrize(("messages", "verdict"), [(0, "no_data"), (1, "passed")])

@@ -6,6 +6,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow.parquet as pq
 import pytest
 from brokerproof.errors import InputError, MachineError, RunError
@@ -123,3 +124,11 @@ def test_a_link_inside_a_run_is_found_and_one_that_leads_to_it_is_not(run: Run, 
     link.symlink_to("b1")
     with pytest.raises(InputError, match="nodes/b2: is a symbolic link inside a run"):
         own.refuse_links()
+
+
+def test_no_client_of_an_object_store_remembers_what_a_directory_held() -> None:
+    class Store(fsspec.AbstractFileSystem):
+        protocol = ("s3", "s3a")
+
+    assert not Store().dircache.use_listings_cache
+    assert fsspec.AbstractFileSystem(skip_instance_cache=True).dircache.use_listings_cache, "the default has changed"
