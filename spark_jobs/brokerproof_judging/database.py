@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from brokerproof.run.tables import Batches
@@ -116,6 +117,40 @@ def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -
 
     Readers see the whole file or no file. If Spark repeats a task, the new file replaces the earlier one.
     """
+    with _open_part(directory, part, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch.select(schema.names).cast(schema))
+
+
+def write_buckets(directory: str, part: int, schema: pa.Schema, batches: Batches, buckets: int) -> None:
+    """Write the file of one part like `write_part`, with one row group for each of `buckets` buckets.
+
+    The rows also have a column `bucket`, and ascend by it. `read_bucket` reads a bucket's rows of all parts.
+    """
+    with _open_part(directory, part, schema) as writer:
+        bucket = 0
+        waiting: list[pa.RecordBatch] = []
+
+        def finish_bucket() -> None:
+            table = pa.Table.from_batches(waiting, schema)
+            writer.write_table(table, row_group_size=max(1, len(table)))
+            waiting.clear()
+
+        for batch in batches:
+            numbers, first = batch.column("bucket").to_numpy(), 0
+            rows = batch.select(schema.names).cast(schema)
+            while len(numbers) and bucket < numbers[-1]:
+                end = int(np.searchsorted(numbers, bucket, "right"))
+                waiting.append(rows.slice(first, end - first))
+                finish_bucket()
+                bucket, first = bucket + 1, end
+            waiting.append(rows.slice(first))
+        for _ in range(bucket, buckets):
+            finish_bucket()
+
+
+@contextmanager
+def _open_part(directory: str, part: int, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     filesystem, root = fsspec.url_to_fs(directory)
     filesystem.makedirs(root, exist_ok=True)
     # Readers skip files whose names begin with an underscore.
@@ -132,8 +167,7 @@ def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -
     }
     try:
         with filesystem.open(unfinished, "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
-            for batch in batches:
-                writer.write_batch(batch.select(schema.names).cast(schema))
+            yield writer
         filesystem.mv(unfinished, _part_file(root, part))
     finally:
         if filesystem.exists(unfinished):
@@ -146,6 +180,18 @@ def read_part(connection: DuckDB, name: str, directory: str, part: int) -> None:
     with filesystem.open(_part_file(root, part), "rb") as file:
         parquet = pq.ParquetFile(file)
         load_table(connection, name, parquet.iter_batches(_ROWS_A_BATCH), parquet.schema_arrow)
+
+
+def read_bucket(connection: DuckDB, name: str, directory: str, schema: pa.Schema, parts: int, bucket: int) -> None:
+    """Create the table `name` from the bucket's rows in the files that `write_buckets` wrote for all parts."""
+    filesystem, root = fsspec.url_to_fs(directory)
+
+    def read_parts() -> Batches:
+        for part in range(parts):
+            with filesystem.open(_part_file(root, part), "rb") as file:
+                yield from pq.ParquetFile(file).iter_batches(_ROWS_A_BATCH, row_groups=[bucket])
+
+    load_table(connection, name, read_parts(), schema)
 
 
 def _part_file(root: str, part: int) -> str:

@@ -1,7 +1,7 @@
 """Runs SQL on messages part by part. A part is the rows of one Spark task.
 
-DuckDB runs the queries in Spark's Python workers. A task reads the rows of its part itself (`work_in_parts`), or Spark
-brings them to it (`work_on_parts`). A part may be larger than a worker's memory.
+DuckDB runs the queries in Spark's Python workers. Spark moves no rows: a task reads those of its part itself. A part
+may be larger than a worker's memory.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 
-import pyarrow as pa
 from brokerproof.errors import RunError
 from brokerproof.run.tables import Batches
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from brokerproof_judging.database import DuckDB, load_table, open_database
+from brokerproof_judging.database import DuckDB, open_database
 
-# A function of a part's number and of a database. If Spark brings the part's rows, they are in the table `rows`.
+# A function of a part's number and of an empty database.
 WorkOnPart = Callable[[int, DuckDB], Batches]
 
 
@@ -31,16 +28,8 @@ def set_adaptive_plans(spark: SparkSession, parts: int) -> None:
 
 
 def work_in_parts(spark: SparkSession, parts: int, work: WorkOnPart, schema: str) -> DataFrame:
-    """Return the rows that `work` yields for each part. Spark moves no rows; `work` reads those of its part itself."""
+    """Return the rows that `work` yields for each part. `schema` describes them, as `name type, …`."""
     return spark.range(0, parts, 1, parts).mapInArrow(partial(_work_with_database, work), schema)
-
-
-def work_on_parts(frame: DataFrame, work: WorkOnPart, schema: str) -> DataFrame:
-    """Return the rows that `work` yields for each part (Spark partition) of `frame`, even for a part without rows.
-
-    `schema` describes the yielded rows, as `name type, …`.
-    """
-    return frame.mapInArrow(partial(_work_in_task, work, to_arrow_schema(frame.schema)), schema)
 
 
 def collect_answers(parts: int, answers: DataFrame) -> list[str]:
@@ -58,7 +47,7 @@ def start_workers(spark: SparkSession, *modules: str) -> None:
     """
     context = spark.sparkContext
     slots = max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus") or 1))
-    work_on_parts(spark.range(0, slots, 1, slots), partial(_import_modules, modules), "part int").collect()
+    work_in_parts(spark, slots, partial(_import_modules, modules), "part int").collect()
 
 
 def _import_modules(modules: Sequence[str], part: int, connection: DuckDB) -> Batches:
@@ -75,11 +64,3 @@ def _work_with_database(work: WorkOnPart, batches: Batches) -> Batches:
         for part in numbers.column(0).to_pylist():
             with open_database() as connection:
                 yield from work(part, connection)
-
-
-def _work_in_task(work: WorkOnPart, schema: pa.Schema, batches: Batches) -> Batches:
-    context = TaskContext.get()
-    assert context is not None, "runs in a Spark task"
-    with open_database() as connection:
-        load_table(connection, "rows", batches, schema)
-        yield from work(context.partitionId(), connection)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import fsspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from brokerproof.errors import RunError
@@ -28,9 +30,14 @@ _ROWS_A_TASK = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedParts:
-    """The files of divided tables: `directories` and names of `files`, by table."""
+    """The files of divided tables: `directories` and names of `files`, by table.
+
+    There may be fewer `parts` than parts of the division. Then part 1 of 3 has the files of the parts 1, 4, 7 and so
+    on.
+    """
 
     division: Division
+    parts: int
     directories: Mapping[str, str]
     files: Mapping[str, Sequence[str]]
 
@@ -42,13 +49,22 @@ class RecordedParts:
         schema = pa.schema([(name, _use_microseconds(SCHEMAS[table].field(name).type)) for name in columns])
         return pa.RecordBatchReader.from_batches(schema, self._read_batches(table, part, schema))
 
-    def join(self) -> RecordedParts:
-        """Return the same files as one part."""
-        return replace(self, division=Division(1, self.division.block))
+    def join(self, parts: int) -> RecordedParts:
+        """Return the same files as at most this many parts."""
+        return replace(self, parts=min(parts, self.division.parts))
 
     def list_files(self, table: str, part: int) -> Sequence[str]:
-        """Return the names of the files of a part. If there is one part, it has all files."""
-        return self.files[table] if self.division.parts == 1 else list_part_files(self.files[table], part)
+        """Return the names of the files of a part."""
+        return [
+            name
+            for divided in range(part, self.division.parts, self.parts)
+            for name in list_part_files(self.files[table], divided)
+        ]
+
+    def compute_parts(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Return the part of each row of a batch with the columns `IDENTITY`."""
+        parts = self.division.compute_parts(batch)
+        return parts if self.parts == self.division.parts else parts % self.parts
 
     def count_rows(self, part: int) -> int:
         """Return the number of the part's rows in all tables."""
@@ -90,7 +106,7 @@ class RecordedParts:
             schema=schema,
         ).unify_dictionaries()
         for batch in whole.select(IDENTITY).to_batches():
-            if (self.division.compute_parts(batch) != part).any():
+            if (self.compute_parts(batch) != part).any():
                 raise RunError(f"The file {name} of the table {table} holds messages of another part.")
         return whole
 
@@ -98,7 +114,7 @@ class RecordedParts:
         names = list(dict.fromkeys([*IDENTITY, *schema.names]))
         for name in self.list_files(table, part):
             for batch in read_file(f"{self.directories[table]}/{name}", SCHEMAS[table], names):
-                if (self.division.compute_parts(batch) != part).any():
+                if (self.compute_parts(batch) != part).any():
                     raise RunError(f"The file {name} of the table {table} holds messages of another part.")
                 columns = [
                     batch.column(field.name).cast(field.type)
@@ -149,7 +165,10 @@ def divide_records(spark: SparkSession, run: Run, replacement: Replacement) -> R
     names = [name for each in files.values() for name in each]
     if (division := Division.from_names(names)) is not None:
         return RecordedParts(
-            division=division, directories={table: run.table(table) for table in DIVIDED_TABLES}, files=files
+            division=division,
+            parts=division.parts,
+            directories={table: run.table(table) for table in DIVIDED_TABLES},
+            files=files,
         )
     division = Division.for_messages(max(count_rows(run, table) for table in DIVIDED_TABLES))
     directories = {table: replacement.locate_beside(f"divided_{table}") for table in DIVIDED_TABLES}
@@ -178,7 +197,7 @@ def divide_records(spark: SparkSession, run: Run, replacement: Replacement) -> R
     divided = {table: [row.file for row in written if row.table == table] for table in DIVIDED_TABLES}
     for table, committed in divided.items():
         commit_files(directories[table], committed)
-    return RecordedParts(division=division, directories=directories, files=divided)
+    return RecordedParts(division=division, parts=division.parts, directories=directories, files=divided)
 
 
 def _plan_groups(path: str) -> Iterator[list[int]]:

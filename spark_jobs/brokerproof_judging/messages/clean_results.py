@@ -18,6 +18,7 @@ import pyarrow as pa
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.division import DIVIDED_TABLES, DividedWriter, Division
 from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
+from fsspec.implementations.local import LocalFileSystem
 
 from brokerproof_judging.database import DuckDB, write_part
 from brokerproof_judging.messages.clean_messages import PartMessages, find_clean
@@ -57,7 +58,9 @@ def save_arrays(path: str, header: Any, arrays: Mapping[str, Array]) -> None:
     filesystem.makedirs(place.rpartition("/")[0], exist_ok=True)
     kinds = [(name, values.dtype.str, len(values)) for name, values in arrays.items()]
     with filesystem.open(place, "wb") as file:
-        file.write(json.dumps([header, kinds]).encode() + b"\n")
+        line = json.dumps([header, kinds]).encode()
+        # NumPy copies a mapped array before each search unless its numbers begin at multiples of their size.
+        file.write(line + b" " * (-(len(line) + 1) % 8) + b"\n")
         for values in arrays.values():
             file.write(np.ascontiguousarray(values).view(np.uint8).data)
 
@@ -70,6 +73,21 @@ def load_arrays(path: str) -> tuple[Any, dict[str, Array]]:
         return header, {
             name: np.frombuffer(file.read(count * np.dtype(kind).itemsize), kind) for name, kind, count in kinds
         }
+
+
+def map_arrays(path: str) -> tuple[Any, dict[str, Array]]:
+    """Return what `save_arrays` wrote, without reading the arrays of a local file before they are used."""
+    filesystem, place = fsspec.url_to_fs(path)
+    if not isinstance(filesystem, LocalFileSystem):
+        return load_arrays(path)
+    with filesystem.open(place, "rb") as file:
+        header, kinds = json.loads(file.readline())
+        end, arrays = file.tell(), {}
+        for name, kind, count in kinds:
+            # An empty part of a file cannot be mapped.
+            arrays[name] = np.memmap(place, kind, "r", end, count) if count else np.zeros(0, kind)
+            end += arrays[name].nbytes
+        return header, arrays
 
 
 def make_answer(part: int, answer: Any) -> pa.RecordBatch:
@@ -152,7 +170,7 @@ def save_description(path: str, described: PartDescription) -> None:
 
 def load_description(path: str) -> PartDescription:
     """Return the description of a part."""
-    header, arrays = load_arrays(path)
+    header, arrays = map_arrays(path)
     names = [each.name for each in fields(LogOfPart)]
     return PartDescription(
         logs={

@@ -27,6 +27,8 @@ BlockKind = tuple[str, str, str, str, str, str, int]
 
 # Shorter than the usual time to an ack, so that acks rarely make a message suspicious that was sent in their bucket.
 BUCKET_US = 1000
+# Positions of 8 bytes that are compared at once. A range may have up to twice this number.
+_POSITIONS_A_RANGE = 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,8 +222,7 @@ def compare_parts(parts: Iterable[PartDescription]) -> Doubts:
 
 
 def _compare_log(known: Sequence[LogOfPart]) -> DoubtsOfLog | None:
-    named = _sort_runs(np.concatenate([each.named for each in known]))
-    conflicts = np.unique(named[1:][named[1:] == named[:-1]])
+    conflicts = _find_conflicts([each.named for each in known])
     settled, sent = (np.concatenate([getattr(each, name) for each in known]) for name in ("settled", "sent"))
     highest, lowest = (np.concatenate([getattr(each, name) for each in known]) for name in ("highest", "lowest"))
     settled, highest = _reduce(settled, highest, np.maximum)
@@ -238,6 +239,24 @@ def _compare_log(known: Sequence[LogOfPart]) -> DoubtsOfLog | None:
         limits=through[went_back],
         witnesses=np.unique(before[went_back]),
     )
+
+
+def _find_conflicts(parts: Sequence[Array]) -> Array:
+    """Return the positions that are named twice, in ascending order. The positions of each part ascend.
+
+    Parts may be files that are mapped to memory. Ranges of positions are compared one by one, so that not all of them
+    are in memory at once.
+    """
+    step = max(1, _POSITIONS_A_RANGE // len(parts))
+    # A range that has this many samples, one for each part on average, has at most 2 * `_POSITIONS_A_RANGE` positions.
+    edges = np.sort(np.concatenate([each[::step] for each in parts]))[:: len(parts)]
+    conflicts = [np.zeros(0, np.int64)]
+    for index, low in enumerate(edges):
+        high = edges[index + 1] if index + 1 < len(edges) else np.iinfo(np.int64).max
+        places = [np.searchsorted(each, [low, high]) for each in parts]
+        named = _sort_runs(np.concatenate([each[first:end] for each, (first, end) in zip(parts, places, strict=True)]))
+        conflicts.append(np.unique(named[1:][named[1:] == named[:-1]]))
+    return np.concatenate(conflicts)
 
 
 def _find_overlaps(blocks: Sequence[tuple[int, int, int]], *, may_tie: bool) -> Iterator[tuple[int, int]]:

@@ -1,28 +1,30 @@
 """Finds anomalies that show only when messages are compared: a shared position, a log that went back, wrong order.
 
 A query in `sql/rows/` selects the rows that are compared, and one in `sql/anomalies/` finds the anomaly in them. If
-there is one part, its database has all rows. Otherwise each part writes its rows, and Spark brings together those that
-must be compared.
+there is one part, its database has all rows. Otherwise each part writes its rows into buckets: rows that must be
+compared are in one bucket. A task for each bucket then reads the rows of all parts from their files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
 
 import pyarrow as pa
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.run.division import Division
 from brokerproof.run.tables import Batches
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
 
-from brokerproof_judging import table_io
-from brokerproof_judging.database import DuckDB, define_values, select_batches, write_part
+from brokerproof_judging.database import (
+    DuckDB,
+    define_values,
+    load_table,
+    read_bucket,
+    select_batches,
+    write_buckets,
+)
 from brokerproof_judging.messages.message_columns import PLACE_FIELDS, POSITION, define_macros, find_parts, read_query
-from brokerproof_judging.messages.message_facts import find_anomaly
-from brokerproof_judging.partitioned_sql import work_on_parts
+from brokerproof_judging.messages.message_facts import FINDINGS, find_anomaly
+from brokerproof_judging.recorded_parts import RecordedParts
 
 _LOG = ("cluster", "topic", "partition")
 _PLACE_IN_LOG = (*_LOG, *POSITION)
@@ -39,16 +41,14 @@ _TYPES: Mapping[str, pa.DataType] = {
     **{name: pa.int32() for name in ("partition", "batch_index", "incarnation")},
     **{name: pa.int64() for name in ("segment", "offset", "second", "moment", "arrival")},
 }
-
-_FINDINGS = (
-    "who string, number bigint, topic string, cluster string, subscription string, "
-    "cause string, detail string, anomaly string, part int"
-)
+# The highest position of each second of a log, and the name of the directory that has these rows of all parts.
+_HIGHEST = pa.schema([(name, _TYPES[name]) for name in (*_SECOND, *POSITION)])
+_HIGHEST_ROWS = "highest_position_by_second"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The columns of the rows that are compared. One Spark task has all rows that agree in `together`.
+    """The columns of the rows that are compared. One bucket has all rows that agree in `together`.
 
     The query may report the same message in the same log or subscription more than once.
     """
@@ -71,77 +71,57 @@ def compare_in_database(connection: DuckDB, anomalies: Sequence[str]) -> Batches
         connection.execute("DROP TABLE rows")
 
 
-def write_rows(connection: DuckDB, directory: str, part: int, anomalies: Sequence[str]) -> None:
-    """Write the rows of a part that are compared with rows of other parts."""
+def write_rows(connection: DuckDB, directory: str, part: int, parts: int, anomalies: Sequence[str]) -> None:
+    """Write the rows of a part that are compared with rows of other parts. The number of buckets is `parts`."""
     define_values(connection, {"second_us": _SECOND_US})
     for anomaly in anomalies:
-        rows = select_batches(connection, read_query(f"rows/{anomaly}"))
-        write_part(f"{directory}/{anomaly}", part, COMPARISONS[Anomaly(anomaly)].schema, rows)
+        comparison = COMPARISONS[Anomaly(anomaly)]
+        connection.execute(f"CREATE TABLE rows AS {read_query(f'rows/{anomaly}')}")
+        together = ", ".join(f'"{name}"' for name in comparison.together)
+        bucket = f"(hash({together}) % {parts})::INT"
+        rows = select_batches(connection, f"SELECT *, {bucket} AS bucket FROM rows ORDER BY bucket")
+        write_buckets(f"{directory}/{anomaly}", part, comparison.schema, rows, parts)
+        if anomaly == Anomaly.POSITION_REGRESSED:
+            rows = select_batches(connection, read_query("highest_position_by_second"))
+            write_buckets(f"{directory}/{_HIGHEST_ROWS}", part, _HIGHEST, rows, 1)
+        connection.execute("DROP TABLE rows")
 
 
-def find_by_comparison(
-    spark: SparkSession, directory: str, clock_error_us: int, division: Division, anomalies: Sequence[Anomaly]
-) -> DataFrame:
-    """Return each anomaly of `anomalies` that a comparison found, with its message, place and the message's part.
+@dataclass(frozen=True, kw_only=True)
+class ComparisonsOfBucket:
+    """Compares the rows of one bucket, which `write_rows` wrote to the directory `rows` for each part.
 
-    `directory` has the rows of all parts. The number of Spark's tasks is the number of parts, or
-    `spark.sql.shuffle.partitions` if that is higher.
+    The directory `findings` gets the anomalies that it finds, in a bucket for each part of the messages.
     """
-    tasks = max(division.parts, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-    found = [
-        work_on_parts(
-            _read_rows(spark, directory, anomaly).repartition(tasks, *comparison.together),
-            partial(_find_in_part, str(anomaly), clock_error_us, division),
-            _FINDINGS,
-        )
-        for anomaly, comparison in COMPARISONS.items()
-        if anomaly in anomalies
-    ]
-    return reduce(DataFrame.unionAll, found, spark.createDataFrame([], _FINDINGS))
 
+    recorded: RecordedParts
+    rows: str
+    findings: str
+    clock_error_us: int
+    anomalies: Sequence[Anomaly]
 
-def _read_rows(spark: SparkSession, directory: str, anomaly: Anomaly) -> DataFrame:
-    schema = table_io.to_spark_schema(COMPARISONS[anomaly].schema)
-    rows = spark.read.schema(schema).parquet(table_io.to_uri(f"{directory}/{anomaly}"))
-    if anomaly is Anomaly.POSITION_REGRESSED:
-        return rows.unionByName(_find_highest_before_seconds(rows), allowMissingColumns=True)
-    return rows
+    SCHEMA = "part int, findings string"
 
-
-def _find_in_part(anomaly: str, clock_error_us: int, division: Division, task: int, connection: DuckDB) -> Batches:
-    del task
-    define_macros(connection)
-    define_values(connection, {"clock_error_us": clock_error_us})
-    for batch in find_anomaly(connection, anomaly):
-        yield batch.append_column("part", pa.array(find_parts(division, batch), pa.int32()))
-
-
-def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
-    """Return, for each log and second with an event, the highest position whose ack was settled before that second.
-
-    Each second of a log is compared separately, and for it this position represents all earlier acks. A second without
-    an earlier ack is left out.
-    """
-    # Each task first finds its own maximum for each second, so that few rows are left to group.
-    some = work_on_parts(
-        events.select("kind", *_SECOND, *POSITION),
-        _find_highest_by_second,
-        "cluster string, topic string, partition int, second bigint, segment bigint, offset bigint, batch_index int",
-    )
-    position = F.when(F.col("segment").isNotNull(), F.struct(*POSITION))
-    earlier = Window.partitionBy(*_LOG).orderBy("second").rowsBetween(Window.unboundedPreceding, -1)
-    return (
-        some.groupBy(*_SECOND)
-        .agg(F.max(position).alias("highest"))
-        .withColumn("earlier", F.max("highest").over(earlier))
-        .filter("earlier IS NOT NULL")
-        .select(F.lit("before").alias("kind"), *_SECOND, "earlier.*")
-    )
-
-
-def _find_highest_by_second(part: int, connection: DuckDB) -> Batches:
-    del part
-    return select_batches(connection, read_query("highest_position_by_second"))
+    def __call__(self, bucket: int, connection: DuckDB) -> Batches:
+        """Write the findings of a bucket. Yield one row: the bucket's number, and its number of findings."""
+        define_macros(connection)
+        define_values(connection, {"clock_error_us": self.clock_error_us})
+        load_table(connection, "found", iter(()), pa.schema([*FINDINGS, ("bucket", pa.int32())]))
+        parts = self.recorded.parts
+        for anomaly in self.anomalies:
+            read_bucket(connection, "rows", f"{self.rows}/{anomaly}", COMPARISONS[anomaly].schema, parts, bucket)
+            if anomaly is Anomaly.POSITION_REGRESSED:
+                read_bucket(connection, "highest", f"{self.rows}/{_HIGHEST_ROWS}", _HIGHEST, parts, 0)
+                connection.execute(f"INSERT INTO rows BY NAME {read_query('highest_position_before_second')}")
+            for batch in find_anomaly(connection, anomaly):
+                numbers = pa.array(find_parts(self.recorded, batch), pa.int32())
+                connection.register("arriving", pa.Table.from_batches([batch.append_column("bucket", numbers)]))
+                connection.execute("INSERT INTO found BY NAME FROM arriving")
+            connection.execute("DROP TABLE rows")
+        found = select_batches(connection, "FROM found ORDER BY bucket")
+        write_buckets(self.findings, bucket, FINDINGS, found, parts)
+        (count,) = connection.execute("SELECT count(*)::VARCHAR FROM found").fetchone() or ()
+        yield pa.RecordBatch.from_pydict({"part": pa.array([bucket], pa.int32()), "findings": [count]})
 
 
 _FIRST_COPY = ("who", "number", "topic", "cluster", "subscription", "key", "partition", *POSITION)

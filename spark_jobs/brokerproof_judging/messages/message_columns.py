@@ -11,6 +11,7 @@ import pyarrow as pa
 from brokerproof.run.division import Division
 
 from brokerproof_judging.database import DuckDB
+from brokerproof_judging.recorded_parts import RecordedParts
 
 MESSAGE = ("who", "number", "topic")
 LOG = (*MESSAGE, "cluster")
@@ -27,7 +28,7 @@ IN_LOG = ""
 _NAMELESS_MARK = "\u0001"
 
 
-def find_parts(division: Division, messages: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def find_parts(division: Division | RecordedParts, messages: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return the part of each message of a batch with the columns `who` and `number`."""
     who = messages.column("who").dictionary_encode()
     names = who.dictionary.to_pylist()

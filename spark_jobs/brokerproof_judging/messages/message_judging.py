@@ -22,7 +22,9 @@ from brokerproof_judging.applicability import list_applicable_anomalies
 from brokerproof_judging.database import (
     DuckDB,
     define_values,
+    load_table,
     make_small_table,
+    read_bucket,
     read_part,
     register_tables,
     select_batches,
@@ -32,17 +34,16 @@ from brokerproof_judging.database import (
 from brokerproof_judging.evidence import Evidence, list_subscriptions
 from brokerproof_judging.messages.clean_results import ArraysOfPart, CleanResultsOfPart, load_description
 from brokerproof_judging.messages.compared_parts import compare_parts
-from brokerproof_judging.messages.comparisons import COMPARISONS, compare_in_database, find_by_comparison, write_rows
+from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonsOfBucket, compare_in_database, write_rows
 from brokerproof_judging.messages.legality import list_destroyed, list_forbidden, list_loosened
 from brokerproof_judging.messages.message_columns import define_macros, read_query
-from brokerproof_judging.messages.message_facts import FactsOfPart
+from brokerproof_judging.messages.message_facts import FINDINGS, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.partitioned_sql import (
     collect_answers,
     set_adaptive_plans,
     start_workers,
     work_in_parts,
-    work_on_parts,
 )
 from brokerproof_judging.recorded_parts import RecordedParts, divide_records
 
@@ -57,13 +58,15 @@ _FINDINGS_BY_ANOMALY = "SELECT legal, anomaly, count(*) AS count FROM findings G
 class ResultTablesOfPart:
     """Writes one part of the tables `messages` and `anomalies` to the directories of these names.
 
-    It reads the files that `FactsOfPart` wrote to the directories `places` and `findings`, and the database's table
-    `rows`, which has the findings of comparisons.
+    It reads the files that `FactsOfPart` wrote to the directories `places` and `findings`, and the part's bucket of the
+    files that `ComparisonsOfBucket` wrote to `compared`. If there is one part, `findings` has all findings.
     """
 
     run_id: str
     places: str
     findings: str
+    compared: str
+    parts: int
     messages: str
     anomalies: str
     forbidden: pa.Table
@@ -96,8 +99,10 @@ class ResultTablesOfPart:
         define_values(connection, {"run_id": self.run_id})
         read_part(connection, "places", self.places, part)
         read_part(connection, "fact_findings", self.findings, part)
-        # If there is one part, comparisons were made with its facts.
-        connection.execute("CREATE TABLE IF NOT EXISTS rows AS FROM fact_findings LIMIT 0")
+        if self.parts > 1:
+            read_bucket(connection, "rows", self.compared, FINDINGS, self.parts, part)
+        else:
+            load_table(connection, "rows", iter(()), FINDINGS)
         for witnesses in self.witnesses:
             read_part(connection, "witnesses", *witnesses)
             for table in ("places", "fact_findings", "rows"):
@@ -129,18 +134,18 @@ def add_up_counts(answers: Iterable[str]) -> Counts:
     return Counts(**totals, legal=legal, illegal=illegal)
 
 
-def compare_part(is_alone: bool, rows: str, anomalies: Sequence[str], part: int, connection: DuckDB) -> Batches:
-    """Yield the findings of comparisons if the part `is_alone`. Otherwise write its rows to the directory `rows`."""
-    if is_alone:
+def compare_part(parts: int, rows: str, anomalies: Sequence[str], part: int, connection: DuckDB) -> Batches:
+    """Yield the findings of comparisons if there is one part. Otherwise write the part's rows to `rows`."""
+    if parts == 1:
         yield from compare_in_database(connection, anomalies)
     else:
-        write_rows(connection, rows, part, anomalies)
+        write_rows(connection, rows, part, parts, anomalies)
 
 
 # SQL takes 42 µs of a core for each of its messages, and arrays 2.5 µs for each of all. Above this share, the few rows
 # that SQL does not judge are not worth the arrays' second step.
 MOST_SUSPICIOUS = 0.9
-# A database judges this many rows in about 20 s.
+# A database with 1 GB of memory judges more rows only with files on disk.
 MOST_ROWS_TOGETHER = 500_000
 
 _WORKER_MODULES = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.message_judging")
@@ -202,7 +207,7 @@ class MessageJudging:
             faults_undone=self._evidence.undone.given,
             clock_error_us=self._run.facts.clock_error_us,
             anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
-            compare=partial(compare_part, self._parts == 1, self._rows, self._compared),
+            compare=partial(compare_part, self._parts, self._rows, self._compared),
         )
         answers = collect_answers(self._parts, work_in_parts(self._spark, self._parts, facts, facts.SCHEMA))
         judged = [PartSummary(**json.loads(answer)) for answer in answers]
@@ -216,12 +221,11 @@ class MessageJudging:
 
     @property
     def _parts(self) -> int:
-        return self._recorded.division.parts
+        return self._recorded.parts
 
     def _join_parts(self, rows: int) -> None:
-        """Judge few rows as one part, because Spark takes seconds to bring the rows of several parts together."""
-        if rows <= MOST_ROWS_TOGETHER:
-            self._recorded = self._recorded.join()
+        """Judge parts of few rows together, because each task and each comparison across parts costs time."""
+        self._recorded = self._recorded.join(max(1, -(-rows // MOST_ROWS_TOGETHER)))
         set_adaptive_plans(self._spark, self._parts)
 
     def _set_clean_aside(self) -> list[PartSummary]:
@@ -265,7 +269,8 @@ class MessageJudging:
         files = {table: [name for each in both for name in each["files"][table]] for table in DIVIDED_TABLES}
         for table, names in files.items():
             commit_files(subset[table], names)
-        self._recorded = RecordedParts(division=self._recorded.division, directories=subset, files=files)
+        division = self._recorded.division
+        self._recorded = RecordedParts(division=division, parts=division.parts, directories=subset, files=files)
         self._join_parts(sum(each["rows"] for each in both))
         return [PartSummary(**answer["summary"]) for answer in answers]
 
@@ -275,10 +280,23 @@ class MessageJudging:
             write_part(self._found, 0, SCHEMAS["anomalies"], iter(()))
             write_part(self._messages, 0, SCHEMAS["messages"], iter(()))
             return add_up_counts(self._clean_counts)
+        compared = self._replacement.locate_beside("compared")
+        if self._parts > 1:
+            comparisons = ComparisonsOfBucket(
+                recorded=self._recorded,
+                rows=self._rows,
+                findings=compared,
+                clock_error_us=self._run.facts.clock_error_us,
+                anomalies=self._compared,
+            )
+            found = work_in_parts(self._spark, self._parts, comparisons, comparisons.SCHEMA)
+            collect_answers(self._parts, found)
         results = ResultTablesOfPart(
             run_id=self._run.run_id,
             places=self._places,
             findings=self._findings,
+            compared=compared,
+            parts=self._parts,
             messages=self._messages,
             anomalies=self._found,
             forbidden=list_forbidden(self._run.scenario, self._run.topology),
@@ -286,10 +304,5 @@ class MessageJudging:
             witnesses=self._witnesses,
             destroyed=list_destroyed(self._run),
         )
-        if self._parts == 1:
-            answers = work_in_parts(self._spark, 1, results, results.SCHEMA)
-        else:
-            error = self._run.facts.clock_error_us
-            found = find_by_comparison(self._spark, self._rows, error, self._recorded.division, self._compared)
-            answers = work_on_parts(found.repartitionById(self._parts, "part"), results, results.SCHEMA)
+        answers = work_in_parts(self._spark, self._parts, results, results.SCHEMA)
         return add_up_counts([*self._clean_counts, *collect_answers(self._parts, answers)])

@@ -79,6 +79,29 @@ def test_a_part_has_its_columns_in_the_order_of_the_schema(tmp_path):
         assert connection.execute("FROM written").fetchall() == [(1, "t")]
 
 
+@pytest.mark.parametrize("sizes", [[3], [1, 2], [1, 1, 1]])
+def test_a_bucket_has_its_rows_of_all_parts(tmp_path, sizes):
+    first, second = [(1, 0), (2, 0), (3, 2)], [(4, 1), (5, 2), (6, 2)]
+    for part, rows in enumerate((first, second)):
+        whole = pa.table({"number": [row[0] for row in rows], "text": ["t"] * 3, "bucket": [row[1] for row in rows]})
+        places = [sum(sizes[:index]) for index in range(len(sizes))]
+        batches = (whole.slice(place, size).to_batches()[0] for place, size in zip(places, sizes, strict=True))
+        database.write_buckets(str(tmp_path), part, SCHEMA, batches, 4)
+
+    with database.open_database() as connection:
+        for bucket, numbers in enumerate([[1, 2], [4], [3, 5, 6], []]):
+            database.read_bucket(connection, f"bucket_{bucket}", str(tmp_path), SCHEMA, 2, bucket)
+            assert connection.execute(f"FROM bucket_{bucket} ORDER BY ALL").fetchall() == [(n, "t") for n in numbers]
+
+
+def test_a_part_without_rows_has_empty_buckets(tmp_path):
+    database.write_buckets(str(tmp_path), 0, SCHEMA, iter(()), 2)
+
+    with database.open_database() as connection:
+        database.read_bucket(connection, "rows", str(tmp_path), SCHEMA, 1, 1)
+        assert connection.execute("FROM rows").fetchall() == []
+
+
 def test_a_value_is_a_function_in_queries_and_a_mistyped_one_is_an_error():
     with database.open_database() as connection:
         database.define_values(connection, {"clock_error_us": 150, "run_id": "it's one"})

@@ -39,7 +39,7 @@ def divide(run: Run, division: Division = THREE) -> None:
 def read_all(recorded: RecordedParts, table: str = "deliveries") -> list[dict[str, object]]:
     return [
         row
-        for part in range(recorded.division.parts)
+        for part in range(recorded.parts)
         for row in recorded.read(table, part, COLUMNS if table == "deliveries" else COLUMNS[:2]).read_all().to_pylist()
     ]
 
@@ -54,6 +54,22 @@ def test_tables_that_jobs_divided_are_read_where_they_are(spark: SparkSession, r
     recorded = divide_records(spark, run, Replacement(run))
     assert recorded.division == THREE
     assert recorded.directories == {table: run.table(table) for table in DIVIDED_TABLES}
+
+
+def test_joined_parts_hold_the_rows_of_several_parts(run: Run) -> None:
+    divide(run)
+    directories = {table: run.table(table) for table in DIVIDED_TABLES}
+    files = {table: run.list_files(table) for table in DIVIDED_TABLES}
+    divided = RecordedParts(division=THREE, parts=3, directories=directories, files=files)
+    joined = divided.join(2)
+    assert (joined.parts, divided.join(9).parts) == (2, 3)
+    for table in DIVIDED_TABLES:
+        first, second, third = (divided.read_whole(table, part, COLUMNS[:2]).to_pylist() for part in range(3))
+        assert joined.read_whole(table, 0, COLUMNS[:2]).to_pylist() == first + third
+        assert joined.read_whole(table, 1, COLUMNS[:2]).to_pylist() == second
+        assert first
+        assert second
+        assert third
 
 
 @pytest.mark.parametrize("how", ["one undivided file", "one table divided otherwise", "one undivided table"])
@@ -88,7 +104,10 @@ def test_times_are_numbers_and_missing_columns_are_null(run: Run) -> None:
     whole = pq.read_table(file)
     pq.write_table(whole.drop_columns(["published_at", "segment"]), file, use_deprecated_int96_timestamps=True)
     recorded = RecordedParts(
-        division=THREE, directories={"deliveries": run.table("deliveries")}, files={"deliveries": [file.name]}
+        division=THREE,
+        parts=3,
+        directories={"deliveries": run.table("deliveries")},
+        files={"deliveries": [file.name]},
     )
     found = recorded.read("deliveries", 0, ("received_at", "segment")).read_all()
     assert found.column("received_at").type == pa.int64()

@@ -1,4 +1,5 @@
 -- The highest position whose ack was settled in each second of a log that has rows in `rows`; null without such an ack.
+-- All of them are in bucket 0.
 WITH by_second AS (
     SELECT
         cluster, topic, partition, second,
@@ -6,4 +7,6 @@ WITH by_second AS (
     FROM rows
     GROUP BY cluster, topic, partition, second
 )
-SELECT cluster, topic, partition, second, highest.segment, highest."offset", highest.batch_index FROM by_second
+SELECT
+    cluster, topic, partition, second, highest.segment, highest."offset", highest.batch_index, 0 AS bucket
+FROM by_second

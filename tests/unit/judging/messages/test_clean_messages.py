@@ -1,4 +1,4 @@
-"""Judging by arrays and SQL gives what SQL alone gives, and each condition of a clean message is needed for it.
+"""Judging by arrays and SQL in several parts gives what SQL alone gives in one, and each condition is needed for it.
 
 The steps run in this process, so that a test can change a condition. The tables are divided into short blocks, so that
 producers and comparisons cross parts.
@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,14 @@ from brokerproof.run.directory import Run
 from brokerproof.run.division import Division
 from brokerproof_judging.database import open_database
 from brokerproof_judging.evidence import Evidence
-from brokerproof_judging.messages import clean_messages, clean_results, compared_parts, dense_arrays, message_judging
+from brokerproof_judging.messages import (
+    clean_messages,
+    clean_results,
+    compared_parts,
+    comparisons,
+    dense_arrays,
+    message_judging,
+)
 from brokerproof_judging.messages.message_judging import MessageJudging
 from brokerproof_judging.messages.publish_record import PartSummary, find_least_delay, find_problems, list_logs
 from brokerproof_judging.table_io import Replacement
@@ -56,7 +64,7 @@ def in_this_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message_judging, "work_in_parts", work_in_parts)
         patch.setattr(message_judging, "set_adaptive_plans", lambda *_: None)
-        patch.setattr(message_judging, "MOST_ROWS_TOGETHER", 0)
+        patch.setattr(message_judging, "MOST_ROWS_TOGETHER", 1)
         yield
 
 
@@ -68,26 +76,18 @@ class Answer(SimpleNamespace):
 
 
 class Judged:
-    """What judging leaves of a run. SQL judges its messages in one part, and arrays judge the parts of the files."""
+    """What judging leaves of a run. SQL alone judges all messages in one part. With arrays, there are several parts."""
 
     def __init__(self, run: Run, *, by_arrays: bool, most_suspicious: float = 1.0) -> None:
         replacement = Replacement(run)
         share = most_suspicious if by_arrays else None
         judging = MessageJudging(None, run, Evidence.from_run(run), replacement, most_suspicious=share)  # type: ignore[arg-type]
         if not by_arrays:
-            judging._recorded = judging._recorded.join()
-        set_aside = judging._set_clean_aside
-
-        def set_aside_and_join() -> list[PartSummary]:
-            summaries = set_aside()
-            judging._recorded = judging._recorded.join()
-            return summaries
-
-        judging._set_clean_aside = set_aside_and_join  # type: ignore[method-assign]
+            judging._recorded = judging._recorded.join(1)
         self.summaries = judging.work_out_facts()
         self.counts = judging.write_tables()
         self.are_described = bool(judging._clean_counts)
-        self.judged_by_sql = judging._recorded.count_rows(0)
+        self.judged_by_sql = sum(map(judging._recorded.count_rows, range(judging._parts)))
         self.tables = {
             name: Counter(map(repr, read_rows(replacement.locate_beside(name)))) for name in ("messages", "anomalies")
         }
@@ -410,6 +410,13 @@ def regressed(history: History, chance: random.Random) -> None:
 
 
 @plant
+def regressed_after_seconds(history: History, chance: random.Random) -> None:
+    """No other message of the log was sent or acked in the same second."""
+    row = choose(history, chance)
+    row.update(sent_at=row["sent_at"] + 3000 * MILLISECOND, settled_at=row["settled_at"] + 3000 * MILLISECOND)
+
+
+@plant
 def regressed_within_a_millisecond(history: History, chance: random.Random) -> None:
     row = choose(history, chance)
     settled = row["settled_at"] + chance.choice([0, 1, 200])
@@ -474,6 +481,21 @@ def test_one_planted_message_leaves_most_others_clean(tmp_path: Path, name: str)
     assert_equal(by_arrays, by_sql)
     rows = sum(len(getattr(history, table)) for table in ("publishes", "stored", "deliveries"))
     assert by_arrays.judged_by_sql < rows / 3 or not by_arrays.are_described
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("positions_a_range", [1, 3, 10, 1000])
+def test_a_position_that_is_named_twice_is_found_in_ranges_of_any_length(
+    monkeypatch: pytest.MonkeyPatch, positions_a_range: int, seed: int
+) -> None:
+    monkeypatch.setattr(compared_parts, "_POSITIONS_A_RANGE", positions_a_range)
+    chance = random.Random(seed)
+    parts = [sorted(chance.choices(range(60), k=chance.randint(0, 12))) for _ in range(4)]
+    counts = Counter(position for part in parts for position in part)
+
+    found = compared_parts._find_conflicts([np.array(part, np.int64) for part in parts])
+
+    assert found.tolist() == sorted(position for position, count in counts.items() if count > 1)
 
 
 # Runs that arrays cannot describe -------------------------------------------------------------------------------------
@@ -586,6 +608,9 @@ CONDITIONS = [
     (compared_parts, "witnesses=np.unique(before[went_back])", "witnesses=before[:0]"),
     (compared_parts, "yield lowest, above", "yield from ()"),
     (clean_results, "is_in(settled, found.buckets) | ", ""),
+    (comparisons, 'f"(hash({together}) % {parts})::INT"', "str(part)"),
+    (comparisons, "INSERT INTO rows BY NAME", "EXPLAIN"),
+    (comparisons, "pa.array(find_parts(self.recorded, batch), pa.int32())", "pa.array([0] * len(batch), pa.int32())"),
     (clean_results, "suspicious = is_in(position, found.conflicts)", "suspicious = is_in(position, position[:0])"),
 ]
 
@@ -600,7 +625,7 @@ def test_without_one_condition_arrays_find_something_else(
     assert source.count(condition) == 1
     changed = dict(vars(module))
     exec(compile(source.replace(condition, without), str(module.__file__), "exec"), changed)
-    for user in (clean_messages, clean_results, compared_parts, message_judging):
+    for user in (clean_messages, clean_results, compared_parts, comparisons, message_judging):
         for name, value in list(vars(user).items()):
             if name in changed and getattr(value, "__module__", None) == module.__name__:
                 monkeypatch.setattr(user, name, changed[name])

@@ -11,27 +11,18 @@ WITH ranked AS (
         END AS rank
     FROM rows
 ),
-before_second AS (
-    SELECT cluster, topic, partition, second, max(rank) AS highest
+acked_before AS (
+    -- Of events at one time, `sent` comes first, because events at the same time are not before each other. The highest
+    -- position `before` the second has no time, and comes before all.
+    SELECT *, max(IF(kind = 'sent', NULL, rank)) OVER up_to_here AS highest
     FROM ranked
-    WHERE kind = 'before'
-    GROUP BY cluster, topic, partition, second
-),
-within_second AS (
-    -- The range ends one microsecond earlier, because events at the same time are not before each other.
-    SELECT *, max(IF(kind = 'settled', rank, NULL)) OVER same_second AS highest
-    FROM ranked
-    WHERE kind != 'before'
-    WINDOW same_second AS (
-        PARTITION BY cluster, topic, partition, second ORDER BY moment RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    WINDOW up_to_here AS (
+        PARTITION BY cluster, topic, partition, second ORDER BY moment NULLS FIRST, kind
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     )
 ),
 regressed AS (
-    SELECT
-        w.who, w.number, w.topic, w.cluster, w.place, w.rank,
-        greatest(w.highest, b.highest) AS highest
-    FROM within_second w LEFT JOIN before_second b USING (cluster, topic, partition, second)
-    WHERE w.kind = 'sent' AND w.rank <= greatest(w.highest, b.highest)
+    SELECT * FROM acked_before WHERE kind = 'sent' AND rank <= highest
 )
 SELECT
     r.who, r.number, r.topic, r.cluster, '' AS subscription,
