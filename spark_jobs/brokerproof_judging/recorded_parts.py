@@ -6,7 +6,7 @@ same way, tasks that each read some of the files divide them first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import fsspec
@@ -179,22 +179,17 @@ def divide_records(spark: SparkSession, run: Run, replacement: Replacement) -> R
         for groups in _plan_groups(f"{run.table(table)}/{name}")
     ]
 
-    def divide(batches: Batches) -> Batches:
-        for numbers in batches:
-            for number in numbers.column(0).to_pylist():
-                table, path, groups = tasks[number]
-                with DividedWriter(directories[table], table, division) as writer:
-                    for batch in read_file(path, SCHEMAS[table], SCHEMAS[table].names, groups):
-                        writer.add(batch)
-                tables = pa.array([table] * len(writer.names), pa.string())
-                yield pa.RecordBatch.from_pydict({"table": tables, "file": pa.array(writer.names, pa.string())})
+    def divide(numbers: Iterable[int]) -> Iterator[tuple[str, str]]:
+        for number in numbers:
+            table, path, groups = tasks[number]
+            with DividedWriter(directories[table], table, division) as writer:
+                for batch in read_file(path, SCHEMAS[table], SCHEMAS[table].names, groups):
+                    writer.add(batch)
+            yield from ((table, name) for name in writer.names)
 
-    written = (
-        spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(divide, "table string, file string").collect()
-        if tasks
-        else []
-    )
-    divided = {table: [row.file for row in written if row.table == table] for table in DIVIDED_TABLES}
+    context, count = spark.sparkContext, len(tasks)
+    written = context.parallelize(range(count), count).mapPartitions(divide).collect() if tasks else []
+    divided = {table: [name for its, name in written if its == table] for table in DIVIDED_TABLES}
     for table, committed in divided.items():
         commit_files(directories[table], committed)
     return RecordedParts(division=division, parts=division.parts, directories=directories, files=divided)

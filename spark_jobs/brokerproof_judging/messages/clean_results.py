@@ -49,7 +49,6 @@ _ROWS_A_GROUP = 100_000
 _PUBLISHED = (
     *("home", "partition", "key", "payload_hash", "position", "epoch", "scheduled_at", "sent_at", "settled_at"),
 )
-_PART = pa.schema([("part", pa.int32()), ("answer", pa.string())])
 
 
 def save_arrays(path: str, header: Any, arrays: Mapping[str, Array]) -> None:
@@ -90,11 +89,6 @@ def map_arrays(path: str) -> tuple[Any, dict[str, Array]]:
         return header, arrays
 
 
-def make_answer(part: int, answer: Any) -> pa.RecordBatch:
-    """Return the row that Spark collects from the task of a part."""
-    return pa.RecordBatch.from_pydict({"part": [part], "answer": [json.dumps(answer)]}, schema=_PART)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ArraysOfPart:
     """Finds the clean messages of a part, and saves the arrays and the description of the part in `directory`.
@@ -112,26 +106,23 @@ class ArraysOfPart:
     subscriptions: Sequence[tuple[str, str]]
     clock_error_us: int
 
-    SCHEMA = "part int, answer string"
+    def __call__(self, part: int, connection: DuckDB) -> str:
+        """Return the `problem` of the arrays as JSON, if they cannot describe the part.
 
-    def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """Yield one row: the part's number, and as JSON the `problem` of the arrays, or what `answer` says.
-
-        The answer has the part's `PartSummary`, and the names and the number of rows of the subset's files.
+        Otherwise return the part's `PartSummary`, and the names and the number of rows of the subset's files.
         """
         del connection
         try:
             arrays = read_arrays(self.recorded, part)
             found = find_clean(arrays, self.topology, self.subscriptions, self.clock_error_us)
         except NotDescribedError as error:
-            yield make_answer(part, {"problem": str(error)})
-            return
+            return json.dumps({"problem": str(error)})
         summary = asdict(summarize(found))
         save_description(f"{self.directory}/described-{part}", describe_part(found, self.clock_error_us))
         if np.count_nonzero(found.clean) < (1 - self.most_suspicious) * len(found.clean):
             found.clean[:] = False
         save_part(f"{self.directory}/arrays-{part}", found)
-        yield make_answer(part, {"summary": summary, **self._write_subset(found)})
+        return json.dumps({"summary": summary, **self._write_subset(found)})
 
     def _write_subset(self, found: PartMessages) -> dict[str, Any]:
         # The last element is for rows without a slot.
@@ -298,10 +289,8 @@ class CleanResultsOfPart:
     clock_error_us: int
     most_suspicious: float
 
-    SCHEMA = "part int, answer string"
-
-    def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """Yield one row: the part's number, and as JSON the clean messages' counts and the files of the subset."""
+    def __call__(self, part: int, connection: DuckDB) -> str:
+        """Return the clean messages' counts and the files of the subset, as JSON."""
         del connection
         messages, division = SavedMessages.load(f"{self.arrays}/arrays-{part}"), self.recorded.division
         was_clean = messages.clean.copy()
@@ -315,7 +304,7 @@ class CleanResultsOfPart:
             count += len(rows)
             files[table] = write_rows(self.subset, table, division, rows)
         write_part(self.witnesses, part, WITNESSES, messages.list_witnesses())
-        yield make_answer(part, {"counts": messages.count(), "files": files, "rows": count})
+        return json.dumps({"counts": messages.count(), "files": files, "rows": count})
 
 
 WITNESSES = pa.schema([("who", pa.string()), ("number", pa.int64()), ("topic", pa.string())])

@@ -100,10 +100,8 @@ class ComparisonsOfBucket:
     clock_error_us: int
     anomalies: Sequence[Anomaly]
 
-    SCHEMA = "part int, findings string"
-
-    def __call__(self, bucket: int, connection: DuckDB) -> Batches:
-        """Write the findings of a bucket. Yield one row: the bucket's number, and its number of findings."""
+    def __call__(self, bucket: int, connection: DuckDB) -> str:
+        """Write the findings of a bucket, and return their number."""
         define_macros(connection)
         define_values(connection, {"clock_error_us": self.clock_error_us})
         load_table(connection, "found", iter(()), pa.schema([*FINDINGS, ("bucket", pa.int32())]))
@@ -121,7 +119,7 @@ class ComparisonsOfBucket:
         found = select_batches(connection, "FROM found ORDER BY bucket")
         write_buckets(self.findings, bucket, FINDINGS, found, parts)
         (count,) = connection.execute("SELECT count(*)::VARCHAR FROM found").fetchone() or ()
-        yield pa.RecordBatch.from_pydict({"part": pa.array([bucket], pa.int32()), "findings": [count]})
+        return str(count)
 
 
 _FIRST_COPY = ("who", "number", "topic", "cluster", "subscription", "key", "partition", *POSITION)

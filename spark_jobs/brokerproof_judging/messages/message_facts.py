@@ -110,10 +110,8 @@ class FactsOfPart:
     # Gets the findings of comparisons that the database of a part can make, or writes what other parts need for them.
     compare: Callable[[int, DuckDB], Batches]
 
-    SCHEMA = "part int, summary string"
-
-    def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """Write the facts and anomalies of a part. Yield one row: the part's number, and its `PartSummary` as JSON."""
+    def __call__(self, part: int, connection: DuckDB) -> str:
+        """Write the facts and anomalies of a part, and return its `PartSummary` as JSON."""
         self._prepare(part, connection)
         connection.execute(read_query("published"))
         self._register_replicas(connection)
@@ -122,8 +120,7 @@ class FactsOfPart:
         connection.execute(f"CREATE TABLE places AS {read_query('places')}")
         write_part(self.places, part, PLACES, select_batches(connection, "FROM places"))
         write_part(self.findings, part, FINDINGS, self._find_anomalies(part, connection))
-        summary = json.dumps(asdict(publish_record.summarize_part(connection)))
-        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "summary": [summary]})
+        return json.dumps(asdict(publish_record.summarize_part(connection)))
 
     def _prepare(self, part: int, connection: DuckDB) -> None:
         define_macros(connection)

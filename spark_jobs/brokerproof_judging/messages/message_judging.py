@@ -40,8 +40,6 @@ from brokerproof_judging.messages.message_columns import define_macros, read_que
 from brokerproof_judging.messages.message_facts import FINDINGS, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.partitioned_sql import (
-    collect_answers,
-    set_adaptive_plans,
     start_workers,
     work_in_parts,
 )
@@ -76,10 +74,8 @@ class ResultTablesOfPart:
     # The files with the names of messages that are here only because others are compared with them: (directory, part).
     witnesses: Sequence[tuple[str, int]] = ()
 
-    SCHEMA = "part int, counts string"
-
-    def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """Write the tables of a part. Yield one row: the part's number, and its counts as JSON.
+    def __call__(self, part: int, connection: DuckDB) -> str:
+        """Write the tables of a part, and return its counts as JSON.
 
         Raises RunError if a comparison found an anomaly of a message at a place (a log or a subscription), although
         `FactsOfPart` wrote no facts about this message at this place.
@@ -91,8 +87,7 @@ class ResultTablesOfPart:
         for table, directory in (("messages", self.messages), ("anomalies", self.anomalies)):
             write_part(directory, part, SCHEMAS[table], select_batches(connection, read_query(table)))
         (counts,) = select_rows(connection, read_query("counts"))
-        answer = json.dumps({"messages": counts, "anomalies": select_rows(connection, _FINDINGS_BY_ANOMALY)})
-        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "counts": [answer]})
+        return json.dumps({"messages": counts, "anomalies": select_rows(connection, _FINDINGS_BY_ANOMALY)})
 
     def _prepare(self, part: int, connection: DuckDB) -> None:
         define_macros(connection)
@@ -209,8 +204,7 @@ class MessageJudging:
             anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
             compare=partial(compare_part, self._parts, self._rows, self._compared),
         )
-        answers = collect_answers(self._parts, work_in_parts(self._spark, self._parts, facts, facts.SCHEMA))
-        judged = [PartSummary(**json.loads(answer)) for answer in answers]
+        judged = [PartSummary(**json.loads(answer)) for answer in work_in_parts(self._spark, self._parts, facts)]
         # The arrays counted the rows of all messages.
         if summaries:
             judged = [
@@ -226,7 +220,6 @@ class MessageJudging:
     def _join_parts(self, rows: int) -> None:
         """Judge parts of few rows together, because each task and each comparison across parts costs time."""
         self._recorded = self._recorded.join(max(1, -(-rows // MOST_ROWS_TOGETHER)))
-        set_adaptive_plans(self._spark, self._parts)
 
     def _set_clean_aside(self) -> list[PartSummary]:
         """Write the results of clean messages, and let SQL judge only the others. Return summaries of all messages.
@@ -245,8 +238,7 @@ class MessageJudging:
             subscriptions=[(each.cluster, each.name) for each in self._subscriptions],
             clock_error_us=self._run.facts.clock_error_us,
         )
-        found = work_in_parts(self._spark, self._parts, arrays, arrays.SCHEMA)
-        answers = [json.loads(answer) for answer in collect_answers(self._parts, found)]
+        answers = [json.loads(answer) for answer in work_in_parts(self._spark, self._parts, arrays)]
         if any("problem" in answer for answer in answers):
             return []
         witnesses = self._replacement.locate_beside("witnesses")
@@ -261,8 +253,7 @@ class MessageJudging:
             clock_error_us=self._run.facts.clock_error_us,
             most_suspicious=most_suspicious,
         )
-        written = work_in_parts(self._spark, self._parts, results, results.SCHEMA)
-        clean = [json.loads(answer) for answer in collect_answers(self._parts, written)]
+        clean = [json.loads(answer) for answer in work_in_parts(self._spark, self._parts, results)]
         self._witnesses = [(witnesses, part) for part in range(self._parts)]
         self._clean_counts = [json.dumps({"messages": each["counts"], "anomalies": []}) for each in clean]
         both = [*answers, *clean]
@@ -289,8 +280,7 @@ class MessageJudging:
                 clock_error_us=self._run.facts.clock_error_us,
                 anomalies=self._compared,
             )
-            found = work_in_parts(self._spark, self._parts, comparisons, comparisons.SCHEMA)
-            collect_answers(self._parts, found)
+            work_in_parts(self._spark, self._parts, comparisons)
         results = ResultTablesOfPart(
             run_id=self._run.run_id,
             places=self._places,
@@ -304,5 +294,4 @@ class MessageJudging:
             witnesses=self._witnesses,
             destroyed=list_destroyed(self._run),
         )
-        answers = work_in_parts(self._spark, self._parts, results, results.SCHEMA)
-        return add_up_counts([*self._clean_counts, *collect_answers(self._parts, answers)])
+        return add_up_counts([*self._clean_counts, *work_in_parts(self._spark, self._parts, results)])

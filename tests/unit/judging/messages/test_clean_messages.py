@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from brokerproof_judging.messages import (
 )
 from brokerproof_judging.messages.message_judging import MessageJudging
 from brokerproof_judging.messages.publish_record import PartSummary, find_least_delay, find_problems, list_logs
+from brokerproof_judging.partitioned_sql import WorkOnPart
 from brokerproof_judging.table_io import Replacement
 
 from ..history import NAMESPACE, REPLICATED, SEGMENT, History, Row
@@ -48,31 +48,17 @@ MILLISECOND = 1000
 def in_this_process() -> Iterator[None]:
     """Work on parts without Spark, even if a run is so small that its parts would be joined."""
 
-    def work_in_parts(_: object, parts: int, work: Callable[..., Any], schema: str) -> SimpleNamespace:
-        answers = schema.replace(" int", "").replace(" string", "").split(", ")
-
-        def collect() -> list[Any]:
-            found = []
-            for part in range(parts):
-                with open_database() as connection:
-                    for batch in work(part, connection):
-                        found += [Answer(**{name: row[name] for name in answers}) for row in batch.to_pylist()]
-            return found
-
-        return SimpleNamespace(collect=collect)
+    def work_in_parts(_: object, parts: int, work: WorkOnPart) -> list[str]:
+        answers = []
+        for part in range(parts):
+            with open_database() as connection:
+                answers.append(work(part, connection))
+        return answers
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message_judging, "work_in_parts", work_in_parts)
-        patch.setattr(message_judging, "set_adaptive_plans", lambda *_: None)
         patch.setattr(message_judging, "MOST_ROWS_TOGETHER", 1)
         yield
-
-
-class Answer(SimpleNamespace):
-    """A row that Spark would give."""
-
-    def __getitem__(self, index: int) -> Any:
-        return list(vars(self).values())[index]
 
 
 class Judged:
