@@ -10,6 +10,8 @@ PYTEST := $(BIN)/python -m pytest
 
 # Without compiled files, each process compiles what it imports of Brokerproof, and each worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
+# Options of this make, such as --jobs, are not for a make that a test starts.
+unexport MAKEFLAGS
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\# .*/\1/p' $(MAKEFILE_LIST))
@@ -47,7 +49,9 @@ demo: setup ## destroy a datacenter under load and prove what became of every me
 
 check: lint types unit ## before a commit: lint, types and the tests that take two minutes
 
-test: check judging systems postgresql containers platform cluster e2e ## everything that CI checks
+# The order is that of CI, where two targets run side by side: long ones that wait begin first, each beside one that
+# computes, and those with an engine are far apart.
+test: e2e check judging containers systems platform cluster postgresql ## everything that CI checks
 
 lint: setup ## style, format, which package may import which, and plain English
 	$(BIN)/ruff check $(SOURCES)

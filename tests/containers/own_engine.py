@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 from brokerproof.clock import wait_until
+from filelock import FileLock
 
 _PROGRAMS = ("dockerd", "containerd", "iptables-save", "iptables-restore", "ip")
 _START_TIMEOUT_S = 60.0
@@ -49,7 +50,9 @@ def provide_engine() -> Iterator[str]:
 def run_own_engine() -> Iterator[OwnEngine]:
     """An engine in a directory of its own."""
     made = tempfile.TemporaryDirectory(prefix="brokerproof-engine-", ignore_cleanup_errors=True)
-    with made as directory, _keep_firewall():
+    # Engines of two processes would each restore the rules that they found. One process may have a second engine.
+    alone = FileLock(Path(tempfile.gettempdir()) / "brokerproof-engine-of-tests.lock", is_singleton=True)
+    with alone, made as directory, _keep_firewall():
         engine = OwnEngine(Path(directory))
         engine.start()
         try:

@@ -1,4 +1,7 @@
-"""The installation that the tests of this directory share, and its Airflow."""
+"""The installation that the tests of this directory share, and its Airflow.
+
+A test that leaves this Airflow stopped comes before one that stops it first, so that it starts less often.
+"""
 
 from __future__ import annotations
 

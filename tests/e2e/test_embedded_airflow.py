@@ -157,17 +157,6 @@ def test_a_component_that_died_comes_back(running: Installation) -> None:
     assert session.is_supervised()
 
 
-def test_after_the_supervisor_was_killed_stop_finds_what_it_left(running: Installation) -> None:
-    session = running.airflow.read_session()
-    assert session is not None
-    os.kill(session.pid, signal.SIGKILL)
-    wait_until(lambda: not session.is_supervised(), timeout_s=10, what="the supervisor to die")
-    left = [member.pid for member in session.list_members()]
-    assert left
-    assert running.airflow.stop()
-    assert not [pid for pid in left if alive(pid)]
-
-
 def test_after_the_supervisor_was_killed_start_replaces_what_it_left(running: Installation) -> None:
     session = running.airflow.read_session()
     assert session is not None
@@ -176,4 +165,15 @@ def test_after_the_supervisor_was_killed_start_replaces_what_it_left(running: In
     wait_until(lambda: not session.is_supervised(), timeout_s=10, what="the supervisor to die")
     running.airflow.start()
     assert running.airflow.read_status().healthy
+    assert not [pid for pid in left if alive(pid)]
+
+
+def test_after_the_supervisor_was_killed_stop_finds_what_it_left(running: Installation) -> None:
+    session = running.airflow.read_session()
+    assert session is not None
+    os.kill(session.pid, signal.SIGKILL)
+    wait_until(lambda: not session.is_supervised(), timeout_s=10, what="the supervisor to die")
+    left = [member.pid for member in session.list_members()]
+    assert left
+    assert running.airflow.stop()
     assert not [pid for pid in left if alive(pid)]

@@ -185,6 +185,30 @@ def test_a_run_is_watched_again_and_stopped_for_everybody_who_watches_it(running
     assert (again.returncode, last_object(again.stdout)["run_id"]) == (2, run_id)
 
 
+def test_parameters_that_airflow_refuses_start_nothing(running: Installation) -> None:
+    client = running.client()
+    client.wait_for_dag("nominal")
+    with pytest.raises(InputError, match=r"wrkload\.rate"):
+        client.trigger_run("nominal", "nominal-refused", {"settings": {"wrkload.rate": 200}})
+
+
+def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(running: Installation) -> None:
+    running.client().wait_for_dag("endless")
+    running.client().trigger_run("endless", "endless-cut-off", {})
+    at_work = running.settings.runs / "endless-cut-off" / "state" / "phase_times.json"
+    wait_until(at_work.exists, timeout_s=240, what="break_it to be at work")
+    running.airflow.stop()
+    running.airflow.start()
+    wait_until(
+        lambda: running.client().read_state("endless", "endless-cut-off") == "failed",
+        timeout_s=240,
+        what="the run to be given up",
+    )
+    assert running.state("endless-cut-off", "run_released") is not None
+    assert not node_processes(running.settings.runs / "endless-cut-off")
+    assert (running.state("endless-cut-off", "outcome") or {})["verdict"] == "unknown"
+
+
 def test_the_command_line_says_at_once_that_all_of_airflow_was_killed_and_nothing_is_left(
     running: Installation,
 ) -> None:
@@ -218,30 +242,6 @@ def test_the_command_line_says_at_once_that_all_of_airflow_was_killed_and_nothin
     assert not session.list_members()
     assert not list(find_marked_processes(running.airflow.home, variable=SERVICE_MARK))
     assert not slots.list_assigned_runs()
-
-
-def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(running: Installation) -> None:
-    running.client().wait_for_dag("endless")
-    running.client().trigger_run("endless", "endless-cut-off", {})
-    at_work = running.settings.runs / "endless-cut-off" / "state" / "phase_times.json"
-    wait_until(at_work.exists, timeout_s=240, what="break_it to be at work")
-    running.airflow.stop()
-    running.airflow.start()
-    wait_until(
-        lambda: running.client().read_state("endless", "endless-cut-off") == "failed",
-        timeout_s=240,
-        what="the run to be given up",
-    )
-    assert running.state("endless-cut-off", "run_released") is not None
-    assert not node_processes(running.settings.runs / "endless-cut-off")
-    assert (running.state("endless-cut-off", "outcome") or {})["verdict"] == "unknown"
-
-
-def test_parameters_that_airflow_refuses_start_nothing(running: Installation) -> None:
-    client = running.client()
-    client.wait_for_dag("nominal")
-    with pytest.raises(InputError, match=r"wrkload\.rate"):
-        client.trigger_run("nominal", "nominal-refused", {"settings": {"wrkload.rate": 200}})
 
 
 def test_a_wrong_setting_is_found_before_airflow_starts(installation: Installation) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, StorageState, sync_playwright
+from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # On two cores, which the tasks of a run share with the browser, a page takes seconds.
@@ -21,6 +21,7 @@ def open_browser() -> Iterator[Browser]:
     executable = os.environ.get("BROKERPROOF_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
     if executable is None:
         pytest.skip(f"no browser: install one of {', '.join(NAMES)}, or name one in BROKERPROOF_BROWSER")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=executable,

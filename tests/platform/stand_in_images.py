@@ -60,7 +60,9 @@ def _make_base(client: docker.APIClient) -> None:
     program = shutil.which("mmdebstrap")
     if program is None:
         raise FileNotFoundError("mmdebstrap, which makes the images' root file system; install its package")
-    command = [program, "--quiet", "--variant=minbase", f"--include={','.join(_PACKAGES)}", "bookworm", "-"]
+    packages = f"--include={','.join(_PACKAGES)}"
+    # The root file system is imported and removed, so that no file of it has to survive a loss of power.
+    command = [program, "--quiet", "--variant=minbase", "--dpkgopt=force-unsafe-io", packages, "bookworm", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as making:
         assert making.stdout is not None
         repository, tag = BASE.split(":")

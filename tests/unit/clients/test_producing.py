@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from brokerproof import clock
 from brokerproof.clients import producing
 from brokerproof.clients.producing import Attempts, ScheduledProducer, complete_publishes, plan_producers
 from brokerproof.clients.record import KEEP_EVERY_S, RecordReader
+from brokerproof.clients.schedule import Schedule
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import (
@@ -33,6 +33,7 @@ from brokerproof.run.records import (
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Settled
 from builders import make_run
+from simulated_clock import SimulatedClock
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
@@ -235,12 +236,16 @@ def test_a_process_that_stood_still_says_when_in_any_state_of_its_sender(run: Ru
 def test_a_producer_that_is_slow_by_itself_says_when(
     run: Run, monkeypatch: pytest.MonkeyPatch, *, in_send: bool
 ) -> None:
+    # No other process of this machine takes time from the producer.
+    simulated = SimulatedClock()
+    monkeypatch.setattr(producing, "clock", simulated)
+    monkeypatch.setattr(producing, "time", simulated)
     make = producing.make_payload
 
     def be_slow(seq: int) -> None:
         # Never for a second at a time, and 3 s in all.
         if 20 <= seq < 80:
-            time.sleep(0.05)
+            simulated.sleep(0.05)
 
     def make_slowly(producer: str, seq: int, size: int) -> bytes:
         if not in_send:
@@ -253,16 +258,22 @@ def test_a_producer_that_is_slow_by_itself_says_when(
         answer_at_once(seq, answers)
 
     monkeypatch.setattr(producing, "make_payload", make_slowly)
-    rows, end = publish(run, monkeypatch, Client(answer_slowly), load_s=4.0)
-    late = [row for row in rows if row["sent_at"] - row["scheduled_at"] > timedelta(seconds=1.2)]
+    now = simulated.now_us()
+    write_record(run, PhaseTimes(steady_at=now, impact_at=now, recovery_at=now, ends_at=now + 4_000_000))
+    producer = ScheduledProducer(run, plan_producers(run)[0])
+    producer._schedule = Schedule(now / 1e6, RATE)
+    producer._reserved = 10 * RATE
+    producer._send_all(Client(answer_slowly).send)
+    due_at = producer._schedule.find_time
+    sent = {each.seq: each.sent_at or 0 for each in producer.attempts.take()}
+    late = [at for seq, at in sent.items() if at / 1e6 - due_at(seq) > 1.2]
     assert late
     if in_send:
         # The system's client held the producer up.
-        assert end.standstills == ()
+        assert producer._standstills == []
     else:
-        begin, until = (datetime.fromtimestamp(at / 1e6, UTC) for at in end.standstills[0])
-        sent = [row["sent_at"] for row in late]
-        assert begin <= min(sent) <= max(sent) <= until
+        begin, until = producer._standstills[0]
+        assert begin <= min(late) <= max(late) <= until
 
 
 def test_messages_that_came_due_while_a_producer_hung_are_not_excused_by_those_that_were_held_back(
