@@ -174,7 +174,6 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     if read_record(run, SubscriptionDrains) is None:
         drain = _prove_nothing(run, "no node answered before the run ended")
         write_record(run, SubscriptionDrains(subscriptions=(drain,), at=clock.now_us()))
-    spark.stop()
     end_job(run, join_problems((task.consumer, read_record(run, ConsumerEnd, task.number)) for task in tasks))
 
 

@@ -110,7 +110,6 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     remove_records(run, "load")
     end = conclude_load(run, tasks)
     write_record(run, end)
-    spark.stop()
     end_job(run, end.why)
 
 

@@ -128,6 +128,9 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
             reading.at, reading.passed = received.position, reader.next_position()
             start = reading.at
             yield received
+            # Without this, a reader would wait for a message after the last one.
+            if log.end is not None and _is_behind(reader, log.end) and reader.at_end():
+                break
         elif reader.at_end() and (log.end is None or _is_behind(reader, log.end)):
             break
         elif time.monotonic() - progressed <= patience_s:
@@ -296,7 +299,6 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
         spark.run(run, "stored", readable, read_log)
     seal_tables(run, "stored")
     finished_at = clock.now_us()
-    spark.stop()
     return LogsRead(
         started_at=started_at,
         finished_at=finished_at,

@@ -75,9 +75,6 @@ class SparkTasks:
     ) -> None:
         run_tasks(self._context, run, table, tasks, work, at_once=at_once)
 
-    def stop(self) -> None:
-        self._context.stop()
-
 
 def open_job_run(arguments: Sequence[str] | None = None) -> Run:
     """Return the run whose directory is the job's first argument, or raise SystemExit with the reason."""

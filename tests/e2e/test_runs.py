@@ -64,8 +64,8 @@ def find_driver(run_directory: Path, job: str) -> psutil.Process | None:
     for process in psutil.process_iter():
         with suppress(psutil.Error, ValueError):
             command = process.cmdline()
-            *_, file, directory = command
-            if "brokerproof.spark.local_job" in command and (Path(file).stem, directory) == (job, str(run_directory)):
+            *_, runner, file, directory = command
+            if [Path(runner).name, Path(file).stem, directory] == ["run_locally.py", job, str(run_directory)]:
                 return process
     return None
 

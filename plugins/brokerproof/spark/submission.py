@@ -86,7 +86,7 @@ def submit_locally(
         whole_conf = {**build_spark_conf(settings, temporary, local=True), **conf}
         conf_arguments = [part for key, value in whole_conf.items() for part in ("--conf", f"{key}={value}")]
         options = ["--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments]
-        command, environment = build_local_command(options, [str(settings.spark_jobs / f"{job}.py"), *arguments])
+        command, environment = build_local_command(settings, options, job, arguments)
         process = subprocess.Popen(
             command,
             env={**os.environ, **build_spark_environment(settings, temporary, local=True), **environment},
@@ -110,13 +110,15 @@ def submit_locally(
         raise RunError(last.sentence or f"the Spark job {job} ended with status {status}: {line.strip()}")
 
 
-def build_local_command(options: Sequence[str], job: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the command that runs a job on this machine, and the environment variables that it needs.
+def build_local_command(
+    settings: Settings, options: Sequence[str], job: str, arguments: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command that runs `spark_jobs/JOB.py` on this machine, and environment variables that it needs.
 
-    `options` are those of spark-submit. `job` is the path of the job's file, followed by the job's arguments.
+    `options` are those of spark-submit.
     """
-    environment = {"PYSPARK_SUBMIT_ARGS": shlex.join((*options, "pyspark-shell"))}
-    return [sys.executable, "-m", "brokerproof.spark.local_job", *job], environment
+    files = [str(settings.spark_jobs / f"{name}.py") for name in ("run_locally", job)]
+    return [sys.executable, *files, *arguments], {"PYSPARK_SUBMIT_ARGS": shlex.join((*options, "pyspark-shell"))}
 
 
 @contextmanager

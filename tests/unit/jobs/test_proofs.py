@@ -76,9 +76,6 @@ class LeavesRecords:
         for record in self._records:
             write_record(run, record)
 
-    def stop(self) -> None:
-        pass
-
 
 def producer_end(task: int, **given: Any) -> ProducerEnd:
     fields = {"producer": f"mycluster-p{task}", "scheduled": 10, "acked": 10, "failed": 0, "unknown": 0}

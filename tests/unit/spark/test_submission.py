@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ def submit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submit:
         popen: Any = subprocess.Popen
 
         def start(command: list[str], **more: Any) -> subprocess.Popen[str]:
-            assert command[1:3] == ["-m", "brokerproof.spark.local_job"]
+            assert [Path(file).name for file in command[1:]] == ["run_locally.py", "verify.py"]
             started.append(popen(["/bin/sh", "-c", script], **more))
             return started[-1]
 
@@ -55,13 +57,16 @@ def test_a_job_does_not_outlive_the_process_that_waits_for_it(submit: Submit) ->
 
 def test_a_job_runs_with_its_arguments_and_its_java_and_leaves_its_status(tmp_path: Path) -> None:
     settings = from_environment()
-    job = tmp_path / "job.py"
-    job.write_text(
+    jobs = tmp_path / "spark_jobs"
+    jobs.mkdir()
+    shutil.copy(settings.spark_jobs / "run_locally.py", jobs)
+    (jobs / "job.py").write_text(
         "import sys\nfrom pyspark import SparkContext\ncontext = SparkContext()\n"
         "print('ran', sys.argv[1:], context.appName, context.master)\nraise SystemExit(7)\n"
     )
+    options = ["--master", "local[3]", "--name", "a job's name"]
     command, environment = submission.build_local_command(
-        ["--master", "local[3]", "--name", "a job's name"], [str(job), "one argument"]
+        replace(settings, home=tmp_path), options, "job", ["one argument"]
     )
     environment = {**os.environ, **build_spark_environment(settings, tmp_path, local=True), **environment}
     # Its output ends when Java has ended too.

@@ -101,6 +101,7 @@ def _make_hook(
     local = master.startswith("local")
     conf = build_spark_conf(settings, temporary, local=local, messages=_count_messages(arguments[0]))
     return _WatchingHook(
+        settings=settings,
         last=last,
         conn_id=CONNECTION,
         name=f"brokerproof {job}",
@@ -133,19 +134,20 @@ def _count_messages(run_directory: str) -> int:
 class _WatchingHook(SparkSubmitHook):
     """The Spark provider's hook, which here also looks for the last exception in the job's output.
 
-    If the job runs on this machine, it starts without spark-submit (brokerproof/spark/local_job.py).
+    If the job runs on this machine, it starts without spark-submit (spark_jobs/run_locally.py).
     """
 
-    def __init__(self, *, last: LastException, **kwargs: Any) -> None:
+    def __init__(self, *, settings: Settings, last: LastException, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._last = last
+        self._settings, self._last = settings, last
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command = super()._build_spark_submit_command(application)
         if not self._connection["master"].startswith("local"):
             return command
         _, *options = command[: command.index(application)]
-        local, environment = build_local_command(options, command[1 + len(options) :])
+        arguments = command[2 + len(options) :]
+        local, environment = build_local_command(self._settings, options, Path(application).stem, arguments)
         self._env: dict[str, Any] | None = {**(self._env or {}), **environment}
         return local
 

@@ -417,34 +417,35 @@ node.kill()
     assert output.splitlines()[-1] == "True True"
 
 
-@pytest.mark.parametrize(
-    ("master", "first", "leaves_options"),
-    [
-        ("local[8]", [sys.executable, "-m", "brokerproof.spark.local_job", "load.py"], True),
-        ("spark://m:7077", ["spark-submit"], False),
-    ],
-)
-def test_only_a_cluster_of_spark_needs_its_submission(
-    master: str, first: list[str], leaves_options: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("master", "runs_here"), [("local[8]", True), ("spark://m:7077", False)])
+def test_a_job_is_submitted_to_a_cluster_and_runs_without_that_here(
+    master: str, runs_here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from brokerproof.orchestration.dag_building import spark_operator
     from brokerproof.spark.submission import LastException
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": master}))
     hook = spark_operator._WatchingHook(
+        settings=(settings := from_environment()),
         last=LastException(),
         conn_id="spark_default",
         conf={"a": "b c"},
         application_args=["run"],
         env_vars={"HOME": "/"},
     )
-    command = hook._build_spark_submit_command("load.py")
-    assert (command[: len(first)], command[-2:]) == (first, ["load.py", "run"])
-    options = ["--master", master, "--conf", "a=b c", "--name", "default-name"]
-    environment = hook._env or {}
-    given = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
-    assert (given == [*options, "pyspark-shell"]) is leaves_options
-    assert (command[1:-2] == options) is not leaves_options
+    command = hook._build_spark_submit_command(str(settings.spark_jobs / "load.py"))
+    environment, options = hook._env or {}, ["--master", master, "--conf", "a=b c", "--name", "default-name"]
+    if runs_here:
+        assert command == [
+            sys.executable,
+            str(settings.spark_jobs / "run_locally.py"),
+            str(settings.spark_jobs / "load.py"),
+            "run",
+        ]
+        assert shlex.split(environment["PYSPARK_SUBMIT_ARGS"]) == [*options, "pyspark-shell"]
+    else:
+        assert command == ["spark-submit", *options, str(settings.spark_jobs / "load.py"), "run"]
+        assert "PYSPARK_SUBMIT_ARGS" not in environment
     assert environment["HOME"] == "/"
 
 

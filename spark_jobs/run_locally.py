@@ -1,4 +1,4 @@
-"""Runs a Spark job on this machine: `python -m brokerproof.spark.local_job JOB.py ARGUMENT…`.
+"""Runs a Spark job on this machine: `python run_locally.py JOB.py ARGUMENT…`.
 
 `spark-submit` starts Java first and Python afterwards. Here Python is first, and imports the job's modules while Java
 starts. Java gets its options from the environment variable PYSPARK_SUBMIT_ARGS, and ends when this process has ended.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import runpy
 import sys
-from pathlib import Path
 from threading import Thread
 
 from pyspark import SparkContext
@@ -20,7 +19,6 @@ def main() -> None:
     # The job's own SparkContext waits for this start. If it failed, the job tries it again and reports the error.
     Thread(target=SparkContext._ensure_initialized, daemon=True).start()
     del sys.argv[0]
-    sys.path.insert(0, str(Path(sys.argv[0]).parent))
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     finally:
