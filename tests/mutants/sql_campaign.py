@@ -1,6 +1,9 @@
 """Runs the tests of judging against each mutant of judging's SQL, and prints the share of mutants that a test notices.
 
-pytest collects the tests once. A child process runs them against each mutant, and ends with the first test that fails.
+The tests run once without a change, and what their queries read is kept (sql_replay.py). For each mutant, the queries
+of its file are repeated first. If all have the rows that they had, the mutant survives. Otherwise a child process runs
+the tests whose queries have other rows, and ends with the first test that fails.
+
 A mutant is killed if a test fails, or if the tests exceed their time. SQL that DuckDB refuses to parse or to bind is no
 mutant and does not count. All other mutants survive, equivalent ones too. Results are kept by the hash of the code, so
 a campaign that was ended continues.
@@ -20,10 +23,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
+from itertools import groupby, islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +44,7 @@ sys.path[:0] = [str(ROOT / name) for name in IMPORTED]
 from brokerproof_judging import run_database  # noqa: E402
 from brokerproof_judging.messages import message_columns  # noqa: E402
 from sql_mutants import make_mutants, rewrite  # noqa: E402
+from sql_replay import Recorder, Replay, read_calls  # noqa: E402
 
 JUDGING = ROOT / "spark_jobs" / "brokerproof_judging"
 TESTS = "tests/unit/judging"
@@ -61,6 +67,10 @@ ARGUMENTS = ("-p", "spark_in_process", "-p", "no:cacheprovider", "-n0", "-q", "-
 REASONS = Path(__file__).with_name("survivors.json")
 CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")
 _MEMORY = 8 << 30
+# A mutant may take this time for its tests. Many times as long as all tests take.
+_LIMIT_S = 900
+# Of the tests that may notice a mutant, this many run.
+_MOST_TESTS = 12
 _REFUSED = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
 
@@ -101,55 +111,114 @@ def rewrite_all(package: str) -> Mapping[str, str]:
     return {str(path.relative_to(JUDGING)): rewrite(path.read_text(encoding="utf-8")) for path in files}
 
 
-class Campaign:
-    """A plugin of pytest that runs the collected tests against each mutant instead of once."""
+class Recording:
+    """A plugin of pytest that runs the collected tests once without a change, and writes what their queries read."""
 
-    def __init__(self, mutants: Sequence[Mutant], package: str, results: Path, options: argparse.Namespace) -> None:
-        self._mutants, self._package, self._results, self._options = list(mutants), package, results, options
+    def __init__(self, package: str, file: Path) -> None:
+        self._package, self._file = package, file
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        # Child processes need not import it again, which would take seconds.
-        import_module(f"brokerproof_judging.{IMPORTED_EARLY.get(self._package, 'run_judging')}")
-        started = time.monotonic()
-        with Trial(session, rewrite_all(self._package)) as trial:
-            fate, why = trial.conclude(limit_s=1200)
+        with Trial(session, session.items, {}, self._record) as trial:
+            fate, why = trial.conclude(limit_s=3600)
         if fate is not Fate.SURVIVED:
             raise pytest.UsageError(f"Without a change, the tests of `{self._package}` fail ({fate} {why}).")
-        usual_s = time.monotonic() - started
-        print(f"{len(self._mutants)} mutants of `{self._package}`; all its tests take {usual_s:.0f} s", flush=True)
-        self._try_all(session, limit_s=60 + 5 * usual_s)
         return True
 
-    def _try_all(self, session: pytest.Session, limit_s: float) -> None:
-        waiting, running = self._mutants[::-1], dict[Any, tuple[Mutant, Trial]]()
+    def _record(self, session: pytest.Session) -> Callable[[], None]:
+        recorder = Recorder(_read_sql(self._package))
+        session.config.pluginmanager.register(recorder)
+        return partial(recorder.write, self._file)
+
+
+class Campaign:
+    """A plugin of pytest that runs the tests that a mutant may fail against each mutant, instead of once."""
+
+    def __init__(self, mutants: dict[Mutant, Sequence[str]], results: Path, options: argparse.Namespace) -> None:
+        self._mutants, self._results, self._options = mutants, results, options
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        waiting, running = list(self._mutants)[::-1], dict[Any, tuple[Mutant, Trial]]()
         ends_at = time.monotonic() + 60 * self._options.minutes
         while running or (waiting and time.monotonic() < ends_at):
             while waiting and len(running) < self._options.processes and time.monotonic() < ends_at:
                 mutant = waiting.pop()
-                trial = Trial(session, {mutant.file: mutant.sql})
+                tests = self._mutants[mutant]
+                items = [item for item in session.items if not tests or item.nodeid in tests]
+                trial = Trial(session, items, {mutant.file: mutant.sql})
                 running[trial.answer] = (mutant, trial)
             ready = wait(list(running), timeout=1)
-            late = [answer for answer, (_, trial) in running.items() if trial.seconds > limit_s]
+            late = [answer for answer, (_, trial) in running.items() if trial.seconds > _LIMIT_S]
             for answer in {*ready, *late}:
                 mutant, trial = running.pop(answer)
                 with trial:
                     fate, why = trial.conclude(limit_s=0)
-                row = {"mutant": mutant.key, "file": mutant.file, "change": mutant.change, "fate": fate, "why": why}
-                with self._results.open("a", encoding="utf-8") as opened:
-                    opened.write(json.dumps(row) + "\n")
+                if fate is Fate.SURVIVED and len(self._mutants[mutant]) == _MOST_TESTS:
+                    # Other tests may notice it.
+                    self._mutants[mutant] = ()
+                    waiting.append(mutant)
+                    continue
+                write_result(self._results, mutant, fate, why)
                 print(f"{len(waiting)} left: {mutant.file}: {fate} {why} after {trial.seconds:.0f} s", flush=True)
+        return True
+
+
+def write_result(results: Path, mutant: Mutant, fate: Fate, why: str) -> None:
+    row = {"mutant": mutant.key, "file": mutant.file, "change": mutant.change, "fate": fate, "why": why}
+    with results.open("a", encoding="utf-8") as opened:
+        opened.write(json.dumps(row) + "\n")
+
+
+def screen(mutants: Sequence[Mutant], recording: Path, results: Path) -> dict[Mutant, Sequence[str]]:
+    """Repeat the queries of each mutant's file. Write the fate of mutants without an effect, and of refused ones.
+
+    Return the others, each with the tests that may fail; without a test if any may.
+    """
+    reached: dict[Mutant, Sequence[str]] = {}
+    calls = read_calls(recording)
+    for file, group in groupby(mutants, key=lambda mutant: mutant.file):
+        if not calls.get(file):
+            reached |= dict.fromkeys(group, ())
+            continue
+        replay = Replay(calls[file], (JUDGING / file).read_text(encoding="utf-8"))
+        for mutant in group:
+            try:
+                tests = list(islice(replay.find_tests(mutant.sql), _MOST_TESTS))
+            except _REFUSED as error:
+                write_result(results, mutant, Fate.NO_MUTANT, str(error).partition("\n")[0])
+                continue
+            if tests:
+                reached[mutant] = tests
+            else:
+                write_result(results, mutant, Fate.SURVIVED, "no query has other rows")
+        print(f"{file}: {sum(mutant.file == file for mutant in reached)} mutants have an effect", flush=True)
+    return reached
+
+
+def _read_sql(package: str) -> Mapping[str, str]:
+    paths = sorted((JUDGING / package).rglob("*.sql"))
+    # Macros are no query, and every other file depends on them.
+    return {str(path.relative_to(JUDGING)): path.read_text(encoding="utf-8") for path in paths if path.stem != "macros"}
 
 
 class Trial:
     """A child process that runs the session's tests with changed SQL until one fails."""
 
-    def __init__(self, session: pytest.Session, changed: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        session: pytest.Session,
+        items: Sequence[pytest.Item],
+        changed: Mapping[str, str],
+        prepare: Callable[[pytest.Session], Callable[[], None]] = lambda _: lambda: None,
+    ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="brokerproof-mutants-")
         self.answer, end = multiprocessing.Pipe(duplex=False)
         self._started = time.monotonic()
         context = multiprocessing.get_context("fork")
-        self._process = context.Process(target=_run_tests, args=(session, changed, self._directory.name, end))
+        self._process = context.Process(
+            target=_run_tests, args=(session, items, changed, self._directory.name, end, prepare)
+        )
         self._process.start()
         end.close()
 
@@ -177,7 +246,14 @@ class Trial:
         return Fate(fate), why
 
 
-def _run_tests(session: pytest.Session, changed: Mapping[str, str], directory: str, answer: Connection) -> None:
+def _run_tests(
+    session: pytest.Session,
+    items: Sequence[pytest.Item],
+    changed: Mapping[str, str],
+    directory: str,
+    answer: Connection,
+    prepare: Callable[[pytest.Session], Callable[[], None]],
+) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -188,10 +264,12 @@ def _run_tests(session: pytest.Session, changed: Mapping[str, str], directory: s
     observer = FirstFailure()
     session.config.pluginmanager.register(observer)
     logging.getLogger().addHandler(observer)
-    for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+    end = prepare(session)
+    for item, following in zip(items, [*items[1:], None], strict=True):
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if observer.fate is not Fate.SURVIVED:
             break
+    end()
     answer.send((str(observer.fate), observer.test))
     os._exit(0)
 
@@ -244,7 +322,10 @@ def hash_code() -> str:
     total = hashlib.sha256()
     for folder in CODE:
         for file in sorted((ROOT / folder).rglob("*")):
-            if file.suffix in (".py", ".sql", ".yaml", ".jsonl") and not file.match("sql_campaign.py"):
+            if file.suffix in (".py", ".sql", ".yaml", ".jsonl") and file.name not in (
+                "sql_campaign.py",
+                "sql_replay.py",
+            ):
                 total.update(f"{file.relative_to(ROOT)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()[:16]
 
@@ -288,8 +369,17 @@ def name_survivor(mutant: Mutant) -> str:
 
 def run_package(package: str, mutants: Sequence[Mutant], results: Path, options: argparse.Namespace) -> None:
     os.environ["BROKERPROOF_HISTORIES"] = str(options.histories)
-    tests = [f"{TESTS}/{name}" for name in PACKAGES[package]]
-    status = pytest.main([*ARGUMENTS, *tests], plugins=[Campaign(mutants, package, results, options)])
+    recording = results.with_name(f"{results.stem}-{package}.pickle")
+    if not recording.exists():
+        run_tests(package, Recording(package, recording))
+    print(f"{len(mutants)} mutants of `{package}`", flush=True)
+    run_tests(package, Campaign(screen(mutants, recording, results), results, options))
+
+
+def run_tests(package: str, plugin: object) -> None:
+    # Child processes need not import it again, which would take seconds.
+    import_module(f"brokerproof_judging.{IMPORTED_EARLY.get(package, 'run_judging')}")
+    status = pytest.main([*ARGUMENTS, *(f"{TESTS}/{name}" for name in PACKAGES[package])], plugins=[plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"The campaign of `{package}` ended with the status {status}.")
 
