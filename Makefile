@@ -75,7 +75,7 @@ differential: setup ## 20,000 random histories, judged by Spark and by the refer
 	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py
 
 expected-rows: setup ## write the expected rows of judging again; look at the difference before you commit it
-	BROKERPROOF_WRITE_EXPECTED_ROWS=1 $(PYTEST) tests/unit/judging/messages/test_expected_rows.py
+	BROKERPROOF_WRITE_EXPECTED_ROWS=1 $(PYTEST) $(addprefix tests/unit/judging/messages/,test_expected_rows.py test_differential.py)
 
 # A quick turn: make mutants SHARE=0.05. What was found is kept in var/mutants until the code changes.
 SHARE ?= 1

@@ -66,6 +66,8 @@ IMPORTED_EARLY = {"suites": "suites.evaluation"}
 ARGUMENTS = ("-p", "spark_in_process", "-p", "no:cacheprovider", "-n0", "-q", "-s", f"--rootdir={ROOT}")
 REASONS = Path(__file__).with_name("survivors.json")
 CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")
+# Files that do not change what becomes of a mutant.
+_NO_CODE = {REASONS, Path(__file__).resolve(), Path(__file__).resolve().with_name("sql_replay.py")}
 _MEMORY = 8 << 30
 # A mutant may take this time for its tests. Many times as long as all tests take.
 _LIMIT_S = 900
