@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import groupby, islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +31,6 @@ from brokerproof_judging import run_database  # noqa: E402
 from brokerproof_judging.messages import message_columns  # noqa: E402
 from mutant_trials import (  # noqa: E402
     HISTORIES,
-    MOST_TESTS,
     TESTS,
     Campaign,
     Fate,
@@ -60,8 +58,8 @@ PACKAGES: Mapping[str, Sequence[str]] = {
     "series": ("series",),
     "suites": ("suites/test_messages.py",),
 }
-# Modules that tests import late.
-IMPORTED_EARLY = {"suites": "suites.evaluation"}
+# Of the tests that may notice a mutant, this many run first.
+_MOST_TESTS = 4
 REFUSED = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
 
@@ -101,7 +99,7 @@ def screen(mutants: Sequence[SqlMutant], recording: Path, results: Path) -> dict
         replay = Replay(calls[file], rewrite((JUDGING / file).read_text(encoding="utf-8")))
         for mutant in group:
             try:
-                tests = list(islice(replay.find_tests(mutant.sql), MOST_TESTS))
+                tests = list(islice(replay.find_tests(mutant.sql), _MOST_TESTS))
             except REFUSED as error:
                 write_result(results, mutant, Fate.NO_MUTANT, str(error).partition("\n")[0])
                 continue
@@ -157,16 +155,17 @@ class _ChangedSql:
 
 def run_package(package: str, mutants: Sequence[SqlMutant], results: Path, options: argparse.Namespace) -> None:
     os.environ["BROKERPROOF_HISTORIES"] = HISTORIES
-    # Child processes need not import it again, which would take seconds.
-    import_module(f"brokerproof_judging.{IMPORTED_EARLY.get(package, 'run_judging')}")
     tests = [f"{TESTS}/{name}" for name in PACKAGES[package]]
     recording = results.with_name(f"{results.stem}-{package}.pickle")
     if not recording.exists():
         run_pytest(tests, Recording(partial(record, package, recording)))
     print(f"{len(mutants)} mutants of `{package}`", flush=True)
     reached = screen(mutants, recording, results)
-    campaign = Campaign(reached, lambda mutant: change({mutant.file: mutant.sql}), results, options, REFUSED)
-    run_pytest(tests, campaign)
+
+    def prepare(mutant: SqlMutant) -> Prepare:
+        return change({mutant.file: mutant.sql})
+
+    run_pytest(tests, Campaign(reached, prepare, results, options, refused=REFUSED, most_tests=_MOST_TESTS))
 
 
 def main() -> None:

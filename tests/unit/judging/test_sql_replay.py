@@ -28,9 +28,7 @@ def test_only_a_query_with_other_rows_has_tests() -> None:
 
 def test_the_rows_of_tables_and_views_are_compared() -> None:
     replay = make_replay("CREATE TABLE few AS FROM numbers; CREATE VIEW others AS FROM few WHERE n < 3")
-    assert not list(
-        replay.find_tests("CREATE TABLE few AS FROM numbers; CREATE VIEW others AS FROM few WHERE n <= 2")
-    )
+    assert not list(replay.find_tests("CREATE TABLE few AS FROM numbers; CREATE VIEW others AS FROM few WHERE n <= 2"))
     assert list(replay.find_tests("CREATE TABLE few AS FROM numbers; CREATE VIEW others AS FROM few"))
 
 

@@ -749,6 +749,17 @@ def corrupted_in_the_log(history):
 
 
 @planted()
+def corrupted_in_one_of_two_reads_of_a_position(history):
+    history.stored.append({**history.rows("stored", "p1", 0)[0], "payload_hash": 1 << 62})
+    return {
+        ("corrupted", False, "main", None, "p1", 0): (
+            "stored_payload",
+            "stored at 5:1:-1 with another payload than was published",
+        )
+    }
+
+
+@planted()
 def corrupted_on_the_way(history):
     history.rows("deliveries", "p1", 0, subscription="pool")[0].update(payload_hash=1)
     return {

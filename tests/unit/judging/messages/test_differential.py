@@ -159,8 +159,20 @@ def mess(history: History, chance: random.Random) -> None:
             if copy["cluster"] in each.list_clusters(history.topology):
                 deliver(history, chance, copy, each.name)
     leave_proofs(history, chance)
+    order_arrivals(history, chance)
     if chance.random() < 0.2:
         last_for_seconds(history)
+
+
+def order_arrivals(history: History, chance: random.Random) -> None:
+    """Have the topic's deliveries arrive in the order of their times, apart from some, whose clock was set back."""
+    rows = [row for row in history.deliveries if row["topic"] == history.topic]
+    arrivals = [row["arrival"] for row in rows]
+    rows.sort(
+        key=lambda row: history_time(chance.randint(0, 12) * 100) if chance.random() < 0.1 else row["received_at"]
+    )
+    for row, arrival in zip(rows, arrivals, strict=True):
+        row["arrival"] = arrival
 
 
 def last_for_seconds(history: History) -> None:

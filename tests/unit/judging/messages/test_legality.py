@@ -193,6 +193,12 @@ def test_a_message_that_was_sent_when_its_cluster_was_destroyed_or_later_is_excu
     assert set.intersection(*illegal.values()) >= {Anomaly.LOST, Anomaly.NOT_REPLICATED}
 
 
+def test_rules_have_the_types_of_their_columns_without_a_subscription():
+    history = History(subscriptions=[])
+    forbidden = list_forbidden(history.scenario, history.topology)
+    assert forbidden.schema.types == [pa.string(), pa.string(), pa.list_(pa.string())]
+
+
 def list_destroyed_of(directory, *states, clock_error_us=0, **changes):
     history = History(
         clusters=("main", "other"), faults=[DESTROYS], bounds={"rpo_messages": {"max": 0}}, destroyed=["main"]
