@@ -32,6 +32,11 @@ def test_the_rows_of_tables_and_views_are_compared() -> None:
     assert list(replay.find_tests("CREATE TABLE few AS FROM numbers; CREATE VIEW others AS FROM few"))
 
 
+def test_null_and_an_empty_list_differ() -> None:
+    replay = make_replay("SELECT coalesce(NULL::INT[], []) AS found FROM numbers")
+    assert list(replay.find_tests("SELECT NULL::INT[] AS found FROM numbers")) == ["a test"]
+
+
 def test_the_order_of_rows_counts_if_the_query_has_one() -> None:
     replay = make_replay("SELECT n FROM numbers ORDER BY n")
     assert list(replay.find_tests("SELECT n FROM numbers ORDER BY n DESC")) == ["a test"]
