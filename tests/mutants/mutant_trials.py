@@ -271,10 +271,11 @@ def report(mutants: Sequence[Mutant], known: Mapping[str, tuple[Fate, float]], r
         if fate is Fate.SURVIVED:
             reason = reasons.get(name_survivor(mutant), "no reason is known")
             print(f"survived: {name_survivor(mutant)}: {mutant.change}: {reason}")
-    stale = find_stale_reasons(reasons, {mutant: fate for mutant, (fate, _) in fates.items()})
+    is_whole = len(fates) == len(mutants)
+    stale = find_stale_reasons(reasons, {mutant: fate for mutant, (fate, _) in fates.items()}) if is_whole else []
     for sentence in stale:
         print(sentence)
-    if len(fates) < len(mutants):
+    if not is_whole:
         print(f"{len(mutants) - len(fates)} mutants were not tried; the next call continues.")
     width = max((len(mutant.file) for mutant in fates), default=0)
     print(f"{'file':{width}} {'mutants':>8} {'killed':>7} {'by time':>8} {'refused':>8} {'share':>7} {'seconds':>8}")
@@ -282,7 +283,7 @@ def report(mutants: Sequence[Mutant], known: Mapping[str, tuple[Fate, float]], r
     for file in [*files, ""]:
         rows = [row for mutant, row in fates.items() if file in ("", mutant.file)]
         print(f"{file or 'all':{width}} {summarize(rows)}")
-    return 1 if stale or len(fates) < len(mutants) else 0
+    return 1 if stale or not is_whole else 0
 
 
 def summarize(rows: Sequence[tuple[Fate, float]]) -> str:
