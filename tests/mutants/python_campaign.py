@@ -54,7 +54,10 @@ MESSAGES = "tests/unit/judging/messages"
 GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "messages": (
         [f"{JUDGING}/messages/{name}.py" for name in ("legality", "publish_record")],
-        [f"{MESSAGES}/test_expected_rows.py", f"{MESSAGES}/test_legality.py", f"{MESSAGES}/test_anomalies.py"],
+        [
+            *(f"{MESSAGES}/test_{name}.py" for name in ("expected_rows", "legality", "anomalies")),
+            *(f"tests/unit/judging/test_{name}.py" for name in ("evidence", "instrument", "client_counts")),
+        ],
     ),
     "evidence": (
         [f"{JUDGING}/{name}.py" for name in ("applicability", "client_counts", "evidence", "instrument", "wall_clock")],
