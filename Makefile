@@ -43,6 +43,7 @@ lock: setup ## resolve every .in file into its .txt: requirements, and in deploy
 	$(COMPILE) requirements.in --output-file requirements.txt
 	$(COMPILE) deploy/production.in --constraints requirements.txt --output-file deploy/production.txt
 	$(COMPILE) deploy/supply_chain.in --output-file deploy/supply_chain.txt
+	$(COMPILE) tests/mutants/tools.in --constraints requirements.txt --output-file tests/mutants/tools.txt
 
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
@@ -79,12 +80,14 @@ differential: setup ## 20,000 random histories, judged by Spark and by the refer
 	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py
 
 expected-rows: setup ## write the expected rows of judging again; look at the difference before you commit it
-	BROKERPROOF_WRITE_EXPECTED_ROWS=1 $(PYTEST) tests/unit/judging/messages/test_expected_rows.py
+	BROKERPROOF_WRITE_EXPECTED_ROWS=1 $(PYTEST) $(addprefix tests/unit/judging/messages/,test_expected_rows.py test_differential.py)
 
-# A quick turn: make mutants SHARE=0.05. What was found is kept in var/mutants until the code changes.
-SHARE ?= 1
-mutants: setup ## run the tests of judging against a SHARE of all mutants of its SQL; which ones a test notices
-	$(BIN)/python tests/mutants/sql_campaign.py --share $(SHARE) --seed $(SEED)
+# What was found is kept in var/mutants until the code changes, so a campaign that was ended continues.
+mutants: setup ## run the tests of judging against all mutants of its SQL and of the Python that decides verdicts; 2 hours
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(VENV)/mutmut --require-hashes --requirement tests/mutants/tools.txt
+	$(BIN)/python tests/mutants/sql_campaign.py
+	$(BIN)/python tests/mutants/python_campaign.py
+	$(BIN)/python tests/mutants/mutant_table.py
 
 # The generated scenarios take as long as all others together, and begin first.
 systems: setup ## tests of clients, links and nodes as processes, of the system for tests, and 6 generated scenarios

@@ -1,30 +1,21 @@
 """Runs the tests of judging against each mutant of judging's SQL, and prints the share of mutants that a test notices.
 
-pytest collects the tests once. A child process runs them against each mutant, and ends with the first test that fails.
-A mutant is killed if a test fails, or if the tests exceed their time. SQL that DuckDB refuses to parse or to bind is no
-mutant and does not count. All other mutants survive, equivalent ones too. Results are kept by the hash of the code, so
-a campaign that was ended continues.
+The tests run once without a change, and what their queries read is kept (sql_replay.py). For each mutant, the queries
+of its file are repeated first. If all have the rows that they had, the mutant survives. Otherwise a child process runs
+the tests whose queries have other rows (mutant_trials.py). SQL that DuckDB refuses to parse or to bind is no mutant and
+does not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import logging
-import multiprocessing
 import os
-import random
-import resource
 import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from importlib import import_module
-from multiprocessing.connection import Connection, wait
+from functools import partial
+from itertools import groupby, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,10 +29,22 @@ sys.path[:0] = [str(ROOT / name) for name in IMPORTED]
 
 from brokerproof_judging import run_database  # noqa: E402
 from brokerproof_judging.messages import message_columns  # noqa: E402
+from mutant_trials import (  # noqa: E402
+    HISTORIES,
+    TESTS,
+    Campaign,
+    Fate,
+    Prepare,
+    Recording,
+    find_results,
+    read_results,
+    run_pytest,
+    write_result,
+)
 from sql_mutants import make_mutants, rewrite  # noqa: E402
+from sql_replay import Recorder, Replay, read_calls  # noqa: E402
 
 JUDGING = ROOT / "spark_jobs" / "brokerproof_judging"
-TESTS = "tests/unit/judging"
 # The tests that judge with the SQL of each package, the fastest first. They need no Spark; see spark_in_process.py.
 PACKAGES: Mapping[str, Sequence[str]] = {
     "messages": (
@@ -55,24 +58,13 @@ PACKAGES: Mapping[str, Sequence[str]] = {
     "series": ("series",),
     "suites": ("suites/test_messages.py",),
 }
-# Modules that tests import late.
-IMPORTED_EARLY = {"suites": "suites.evaluation"}
-ARGUMENTS = ("-p", "spark_in_process", "-p", "no:cacheprovider", "-n0", "-q", "-s", f"--rootdir={ROOT}")
-REASONS = Path(__file__).with_name("survivors.json")
-CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")
-_MEMORY = 8 << 30
-_REFUSED = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
-
-
-class Fate(StrEnum):
-    TEST = "killed by a test"
-    TIME = "killed by time"
-    SURVIVED = "survived"
-    NO_MUTANT = "not a mutant"
+# Of the tests that may notice a mutant, this many run first.
+_MOST_TESTS = 4
+REFUSED = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mutant:
+class SqlMutant:
     """A changed SQL file. `file` is its path below the package `brokerproof_judging`."""
 
     file: str
@@ -84,140 +76,62 @@ class Mutant:
         return hashlib.sha256(f"{self.file}\n{self.sql}".encode()).hexdigest()[:16]
 
 
-def list_mutants(package: str, pattern: str = "*.sql", share: float = 1, seed: int = 0) -> Iterator[Mutant]:
-    """Yield a share of the mutants of each SQL file of a package, which the seed chooses."""
+def list_mutants(package: str, pattern: str = "*.sql") -> Iterator[SqlMutant]:
+    """Yield the mutants of each SQL file of a package."""
     for path in sorted((JUDGING / package).rglob("*.sql")):
         file = str(path.relative_to(JUDGING))
         if Path(file).match(pattern):
-            chance = random.Random(f"{seed} {file}")
             for mutant in make_mutants(path.read_text(encoding="utf-8")):
-                if chance.random() < share:
-                    yield Mutant(file=file, change=str(mutant), sql=mutant.sql)
+                yield SqlMutant(file=file, change=str(mutant), sql=mutant.sql)
 
 
-def rewrite_all(package: str) -> Mapping[str, str]:
-    """Return the package's SQL, parsed and written again without a change."""
-    files = sorted((JUDGING / package).rglob("*.sql"))
-    return {str(path.relative_to(JUDGING)): rewrite(path.read_text(encoding="utf-8")) for path in files}
+def screen(mutants: Sequence[SqlMutant], recording: Path, results: Path) -> dict[SqlMutant, Sequence[str]]:
+    """Repeat the queries of each mutant's file. Write the fate of mutants without an effect, and of refused ones.
+
+    Return the others, each with the tests that may fail; without a test if any may.
+    """
+    reached: dict[SqlMutant, Sequence[str]] = {}
+    calls = read_calls(recording)
+    for file, group in groupby(mutants, key=lambda mutant: mutant.file):
+        if not calls.get(file):
+            reached |= dict.fromkeys(group, ())
+            continue
+        replay = Replay(calls[file], rewrite((JUDGING / file).read_text(encoding="utf-8")))
+        for mutant in group:
+            try:
+                tests = list(islice(replay.find_tests(mutant.sql), _MOST_TESTS))
+            except REFUSED as error:
+                write_result(results, mutant, Fate.NO_MUTANT, str(error).partition("\n")[0])
+                continue
+            if tests:
+                reached[mutant] = tests
+            else:
+                write_result(results, mutant, Fate.SURVIVED, "no query has other rows")
+        print(f"{file}: {sum(mutant.file == file for mutant in reached)} mutants have an effect", flush=True)
+    return reached
 
 
-class Campaign:
-    """A plugin of pytest that runs the collected tests against each mutant instead of once."""
-
-    def __init__(self, mutants: Sequence[Mutant], package: str, results: Path, options: argparse.Namespace) -> None:
-        self._mutants, self._package, self._results, self._options = list(mutants), package, results, options
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        # Child processes need not import it again, which would take seconds.
-        import_module(f"brokerproof_judging.{IMPORTED_EARLY.get(self._package, 'run_judging')}")
-        started = time.monotonic()
-        with Trial(session, rewrite_all(self._package)) as trial:
-            fate, why = trial.conclude(limit_s=1200)
-        if fate is not Fate.SURVIVED:
-            raise pytest.UsageError(f"Without a change, the tests of `{self._package}` fail ({fate} {why}).")
-        usual_s = time.monotonic() - started
-        print(f"{len(self._mutants)} mutants of `{self._package}`; all its tests take {usual_s:.0f} s", flush=True)
-        self._try_all(session, limit_s=60 + 5 * usual_s)
-        return True
-
-    def _try_all(self, session: pytest.Session, limit_s: float) -> None:
-        waiting, running = self._mutants[::-1], dict[Any, tuple[Mutant, Trial]]()
-        ends_at = time.monotonic() + 60 * self._options.minutes
-        while running or (waiting and time.monotonic() < ends_at):
-            while waiting and len(running) < self._options.processes and time.monotonic() < ends_at:
-                mutant = waiting.pop()
-                trial = Trial(session, {mutant.file: mutant.sql})
-                running[trial.answer] = (mutant, trial)
-            ready = wait(list(running), timeout=1)
-            late = [answer for answer, (_, trial) in running.items() if trial.seconds > limit_s]
-            for answer in {*ready, *late}:
-                mutant, trial = running.pop(answer)
-                with trial:
-                    fate, why = trial.conclude(limit_s=0)
-                row = {"mutant": mutant.key, "file": mutant.file, "change": mutant.change, "fate": fate, "why": why}
-                with self._results.open("a", encoding="utf-8") as opened:
-                    opened.write(json.dumps(row) + "\n")
-                print(f"{len(waiting)} left: {mutant.file}: {fate} {why} after {trial.seconds:.0f} s", flush=True)
+def record(package: str, file: Path, session: pytest.Session) -> Callable[[], None]:
+    """Have a child process keep the queries of the tests, with the SQL as a mutant without a change would have it."""
+    paths = {str(path.relative_to(JUDGING)): path for path in sorted((JUDGING / package).rglob("*.sql"))}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+    rewritten = {name: rewrite(text) for name, text in texts.items()}
+    change_sql(rewritten)
+    # Macros are no query, and every other file depends on them.
+    recorder = Recorder({name: text for name, text in rewritten.items() if not name.endswith("/macros.sql")})
+    session.config.pluginmanager.register(recorder)
+    return partial(recorder.write, file)
 
 
-class Trial:
-    """A child process that runs the session's tests with changed SQL until one fails."""
+def change(changed: Mapping[str, str]) -> Prepare:
+    """Prepare a child process by having judging read changed SQL."""
 
-    def __init__(self, session: pytest.Session, changed: Mapping[str, str]) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="brokerproof-mutants-")
-        self.answer, end = multiprocessing.Pipe(duplex=False)
-        self._started = time.monotonic()
-        context = multiprocessing.get_context("fork")
-        self._process = context.Process(target=_run_tests, args=(session, changed, self._directory.name, end))
-        self._process.start()
-        end.close()
+    def prepare(session: pytest.Session) -> Callable[[], None]:
+        del session
+        change_sql(changed)
+        return lambda: None
 
-    def __enter__(self) -> Trial:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.join()
-        self._directory.cleanup()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    def conclude(self, limit_s: float) -> tuple[Fate, str]:
-        """Return what becomes of the mutant, and the test that failed."""
-        if not self.answer.poll(limit_s):
-            return Fate.TIME, ""
-        try:
-            fate, why = self.answer.recv()
-        except EOFError:
-            # It exceeded its memory, or DuckDB crashed.
-            return Fate.TEST, "(the process ended)"
-        return Fate(fate), why
-
-
-def _run_tests(session: pytest.Session, changed: Mapping[str, str], directory: str, answer: Connection) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
-    tempfile.tempdir = directory
-    session.config._tmp_path_factory._basetemp = Path(directory)  # type: ignore[attr-defined]
-    change_sql(changed)
-    observer = FirstFailure()
-    session.config.pluginmanager.register(observer)
-    logging.getLogger().addHandler(observer)
-    for item, following in zip(session.items, [*session.items[1:], None], strict=True):
-        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if observer.fate is not Fate.SURVIVED:
-            break
-    answer.send((str(observer.fate), observer.test))
-    os._exit(0)
-
-
-class FirstFailure(logging.Handler):
-    """Keeps what the first failed test says about a mutant. Suites log the error that makes their verdict `unknown`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fate, self.test = Fate.SURVIVED, ""
-        self._is_refused = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._is_refused |= bool(record.exc_info) and _is_refused(record.exc_info[1])  # type: ignore[index]
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        yield
-        error = None if call.excinfo is None else call.excinfo.value
-        if error is not None and self.fate is Fate.SURVIVED and not isinstance(error, pytest.skip.Exception):
-            self.test = item.nodeid.rpartition("/")[2]
-            self.fate = Fate.NO_MUTANT if self._is_refused or _is_refused(error) else Fate.TEST
-
-
-def _is_refused(error: BaseException | None) -> bool:
-    return error is not None and (isinstance(error, _REFUSED) or _is_refused(error.__cause__ or error.__context__))
+    return prepare
 
 
 def change_sql(changed: Mapping[str, str]) -> None:
@@ -239,110 +153,36 @@ class _ChangedSql:
         return JUDGING / path if text is None else SimpleNamespace(read_text=lambda encoding: text)
 
 
-def hash_code() -> str:
-    """Return a hash of all files on which a mutant's fate depends."""
-    total = hashlib.sha256()
-    for folder in CODE:
-        for file in sorted((ROOT / folder).rglob("*")):
-            if file.suffix in (".py", ".sql", ".yaml", ".jsonl") and not file.match("sql_campaign.py"):
-                total.update(f"{file.relative_to(ROOT)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    return total.hexdigest()[:16]
-
-
-def read_results(file: Path) -> dict[str, Fate]:
-    """Return the fates that an earlier campaign wrote, by mutant. A last line that was cut off is left out."""
-    fates = {}
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        fates[row["mutant"]] = Fate(row["fate"])
-    return fates
-
-
-def summarize(fates: Sequence[Fate]) -> str:
-    counts = Counter(fates)
-    all_ = len(fates) - counts[Fate.NO_MUTANT]
-    killed = all_ - counts[Fate.SURVIVED]
-    share = f"{killed / all_:.1%}" if all_ else "nothing"
-    return (
-        f"{killed} of {all_} mutants killed ({share}), {counts[Fate.TIME]} of them by time; "
-        f"{counts[Fate.NO_MUTANT]} were refused by DuckDB and do not count"
-    )
-
-
-def find_stale_reasons(reasons: Mapping[str, str], fates: Mapping[Mutant, Fate]) -> list[str]:
-    """Return a sentence for each reason of a mutant that does not survive or that does not exist."""
-    names = {name_survivor(mutant): fate for mutant, fate in fates.items()}
-    return [
-        f"The reason for `{name}` is stale: {names.get(name, 'there is no such mutant')}."
-        for name in reasons
-        if names.get(name) is not Fate.SURVIVED
-    ]
-
-
-def name_survivor(mutant: Mutant) -> str:
-    return f"{mutant.file} {mutant.key}"
-
-
-def run_package(package: str, mutants: Sequence[Mutant], results: Path, options: argparse.Namespace) -> None:
-    os.environ["BROKERPROOF_HISTORIES"] = str(options.histories)
+def run_package(package: str, mutants: Sequence[SqlMutant], results: Path, options: argparse.Namespace) -> None:
+    os.environ["BROKERPROOF_HISTORIES"] = HISTORIES
     tests = [f"{TESTS}/{name}" for name in PACKAGES[package]]
-    status = pytest.main([*ARGUMENTS, *tests], plugins=[Campaign(mutants, package, results, options)])
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        raise SystemExit(f"The campaign of `{package}` ended with the status {status}.")
+    recording = results.with_name(f"{results.stem}-{package}.pickle")
+    if not recording.exists():
+        run_pytest(tests, Recording(partial(record, package, recording)))
+    print(f"{len(mutants)} mutants of `{package}`", flush=True)
+    reached = screen(mutants, recording, results)
+
+    def prepare(mutant: SqlMutant) -> Prepare:
+        return change({mutant.file: mutant.sql})
+
+    run_pytest(tests, Campaign(reached, prepare, results, options, refused=REFUSED, most_tests=_MOST_TESTS))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--share", type=float, default=1.0, help="the share of all mutants that is tried")
-    parser.add_argument("--seed", type=int, default=0, help="chooses the share")
     parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=list(PACKAGES))
     parser.add_argument("--files", default="*.sql", help="the files to change, as a pattern of their names")
-    parser.add_argument("--histories", type=int, default=2000, help="the number of random histories")
     parser.add_argument("--minutes", type=float, default=600, help="no mutant is begun later")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=ROOT / "var" / "mutants")
     options = parser.parse_args()
     os.chdir(ROOT)
-    results = options.results / f"{hash_code()}-{options.histories}.jsonl"
-    results.parent.mkdir(parents=True, exist_ok=True)
+    results = find_results()
     print(f"The results are in {results}.", flush=True)
-    mutants = [
-        mutant
-        for package in options.packages
-        for mutant in list_mutants(package, options.files, options.share, options.seed)
-    ]
     for package in options.packages:
         known = read_results(results)
-        todo = [each for each in mutants if each.file.startswith(f"{package}/") and each.key not in known]
+        todo = [mutant for mutant in list_mutants(package, options.files) if mutant.key not in known]
         if todo:
             run_package(package, todo, results, options)
-    is_whole = options.share == 1 and options.files == "*.sql" and set(options.packages) == set(PACKAGES)
-    raise SystemExit(report(mutants, read_results(results), is_whole=is_whole))
-
-
-def report(mutants: Sequence[Mutant], known: Mapping[str, Fate], *, is_whole: bool) -> int:
-    """Print the survivors with their reasons and the shares. Return 1 if a mutant was not tried, or a reason is stale.
-
-    Reasons can be stale only if the mutants are the `is_whole` list of all files.
-    """
-    fates = {mutant: known[mutant.key] for mutant in mutants if mutant.key in known}
-    reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
-    for mutant, fate in fates.items():
-        if fate is Fate.SURVIVED:
-            reason = reasons.get(name_survivor(mutant), "no reason is known")
-            print(f"survived: {name_survivor(mutant)}: {mutant.change}: {reason}")
-    for file in sorted({mutant.file for mutant in fates}):
-        print(f"{file}: {summarize([fate for mutant, fate in fates.items() if mutant.file == file])}")
-    stale = find_stale_reasons(reasons, fates) if is_whole else []
-    for sentence in stale:
-        print(sentence)
-    if len(fates) < len(mutants):
-        print(f"{len(mutants) - len(fates)} mutants were not tried; the next call continues.")
-    print(summarize(list(fates.values())))
-    return 1 if stale or len(fates) < len(mutants) else 0
 
 
 if __name__ == "__main__":

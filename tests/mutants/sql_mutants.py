@@ -67,7 +67,7 @@ def make_mutants(sql: str) -> Iterator[Mutant]:
                 mutated = _write([*statements[:place], copy, *statements[place + 1 :]])
                 if mutated not in seen:
                     seen.add(mutated)
-                    before, after = _find_difference(original, mutated)
+                    before, after = find_difference(original, mutated)
                     yield Mutant(operator=operator, before=before, after=after, sql=mutated)
 
 
@@ -80,7 +80,7 @@ def _write(statements: list[exp.Expression]) -> str:
     return ";\n".join(statement.sql(_DIALECT) for statement in statements)
 
 
-def _find_difference(before: str, after: str) -> tuple[str, str]:
+def find_difference(before: str, after: str) -> tuple[str, str]:
     """Return the words in which two texts differ, each with the word before and after them."""
     one, other = before.split(), after.split()
     least = min(len(one), len(other))

@@ -9,19 +9,8 @@ import sys
 from pathlib import Path
 
 import sql_campaign
-from sql_campaign import (
-    JUDGING,
-    PACKAGES,
-    ROOT,
-    TESTS,
-    Fate,
-    Mutant,
-    find_stale_reasons,
-    list_mutants,
-    name_survivor,
-    read_results,
-    summarize,
-)
+from mutant_trials import TESTS, Fate, find_stale_reasons, name_survivor, read_results, summarize
+from sql_campaign import JUDGING, PACKAGES, ROOT, SqlMutant
 from sql_mutants import make_mutants, rewrite
 
 EVENTS = "series/sql/events.sql"
@@ -39,16 +28,17 @@ CHANGED = {
 }
 TRY = """
 import json, sys
-import sql_campaign
+import mutant_trials, sql_campaign
 
 class Tries:
     def pytest_runtestloop(self, session):
         for sql, limit_s in json.load(sys.stdin):
-            with sql_campaign.Trial(session, {sys.argv[1]: sql}) as trial:
+            prepare = sql_campaign.change({sys.argv[1]: sql})
+            with mutant_trials.Trial(session, session.items, prepare, sql_campaign.REFUSED) as trial:
                 print("FATE", *trial.conclude(limit_s), sep="|")
         return True
 
-sql_campaign.pytest.main([*sql_campaign.ARGUMENTS, *sys.argv[2:]], plugins=[Tries()])
+mutant_trials.run_pytest(sys.argv[2:], Tries())
 """
 
 
@@ -69,27 +59,21 @@ def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
 
 def test_refused_sql_does_not_count_and_a_survivor_does() -> None:
     fates = [Fate.TEST, Fate.TEST, Fate.TIME, Fate.SURVIVED, Fate.NO_MUTANT]
-    assert summarize(fates).startswith("3 of 4 mutants killed (75.0%), 1 of them by time; 1 were refused")
+    assert summarize([(fate, 2.0) for fate in fates]).split() == ["4", "3", "1", "1", "75.0%", "10"]
 
 
 def test_without_a_mutant_no_share_is_claimed() -> None:
-    assert "(nothing)" in summarize([Fate.NO_MUTANT])
-
-
-def test_a_seed_chooses_always_the_same_share() -> None:
-    everything, some = (set(list_mutants("suites", share=share, seed=7)) for share in (1, 0.5))
-    assert some == set(list_mutants("suites", share=0.5, seed=7)) != set(list_mutants("suites", share=0.5, seed=8))
-    assert some < everything
+    assert "none" in summarize([(Fate.NO_MUTANT, 0)])
 
 
 def test_a_campaign_that_was_ended_keeps_what_it_found(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
-    file.write_text('{"mutant": "a", "fate": "survived"}\n{"mutant": "b", "fa', encoding="utf-8")
-    assert read_results(file) == {"a": Fate.SURVIVED}
+    file.write_text('{"mutant": "a", "fate": "survived", "seconds": 1}\n{"mutant": "b", "fa', encoding="utf-8")
+    assert read_results(file) == {"a": (Fate.SURVIVED, 1)}
 
 
 def test_a_reason_needs_a_survivor() -> None:
-    survivor, killed = (Mutant(file="a.sql", change="c", sql=sql) for sql in ("one", "two"))
+    survivor, killed = (SqlMutant(file="a.sql", change="c", sql=sql) for sql in ("one", "two"))
     fates = {survivor: Fate.SURVIVED, killed: Fate.TEST}
     assert not find_stale_reasons({name_survivor(survivor): "why"}, fates)
     assert len(find_stale_reasons({name_survivor(killed): "why", "a.sql 0": "why"}, fates)) == 2

@@ -106,8 +106,8 @@ acked_unread AS (
     WHERE NOT l.read_to_end
     GROUP BY a.who, a.number, a.topic, a.cluster
 ),
--- `passed`: every ack of a message named a position, and the reader passed all of these positions. `unreadable`: one of
--- these positions is in a part that cannot be read.
+-- Only for homes. `passed`: every ack of a message named a position, and the reader passed all of these positions.
+-- `unreadable`: one of these positions is in a part that cannot be read.
 acked_places AS (
     SELECT
         a.who,

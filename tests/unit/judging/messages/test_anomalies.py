@@ -702,6 +702,38 @@ def delivered_from_elsewhere(history):
 
 
 @planted()
+def delivered_from_segment_zero(history):
+    history.rows("deliveries", "p1", 5, subscription="audit")[0]["segment"] = 0
+    return {
+        ("delivered_from_elsewhere", False, "main", "audit", "p1", 5): (
+            "stored_elsewhere",
+            "delivered from 0:11:-1, where the log of main does not hold it; it is first stored at 5:11:-1",
+        )
+    }
+
+
+@planted()
+def stored_in_segment_zero(history):
+    for table in ("publishes", "stored", "deliveries"):
+        for row in history.rows(table, "p0", 0):
+            row["segment"] = 0
+    return {}
+
+
+@planted()
+def lost_from_segment_zero(history):
+    history.rows("publishes", "p0", 0)[0]["segment"] = 0
+    history.forget("stored", "p0", 0)
+    history.forget("deliveries", "p0", 0)
+    return {
+        ("lost", False, "main", None, "p0", 0): (
+            "acked_at_position",
+            "acked at 2023-11-14 22:13:20.0004 UTC in main, and not in the log of main, which was read to its end",
+        )
+    }
+
+
+@planted()
 def delivered_from_the_position_of_another_message(history):
     history.rows("deliveries", "p1", 5, subscription="audit")[0]["offset"] = 10
     return {
@@ -740,6 +772,17 @@ def delivered_from_two_positions(history):
 @planted()
 def corrupted_in_the_log(history):
     history.rows("stored", "p1", 0)[0].update(payload_hash=1)
+    return {
+        ("corrupted", False, "main", None, "p1", 0): (
+            "stored_payload",
+            "stored at 5:1:-1 with another payload than was published",
+        )
+    }
+
+
+@planted()
+def corrupted_in_one_of_two_reads_of_a_position(history):
+    history.stored.append({**history.rows("stored", "p1", 0)[0], "payload_hash": 1 << 62})
     return {
         ("corrupted", False, "main", None, "p1", 0): (
             "stored_payload",

@@ -1,16 +1,21 @@
 """Random histories, judged by Spark and by the plain reference: both have to find the same rows, legal or not.
 
-`BROKERPROOF_HISTORIES` says how many; `make differential` judges 20,000.
+`BROKERPROOF_HISTORIES` says how many; `make differential` judges 20,000. What the reference does not judge (facts about
+messages, causes, and texts) is compared with what judging wrote when the digests of its columns were written.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType
 from brokerproof.run.directory import Run
@@ -19,6 +24,7 @@ from brokerproof.run.tables import FaultState
 from brokerproof_judging import table_io
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages import message_judging
+from brokerproof_judging.messages.message_columns import POSITION
 from brokerproof_judging.messages.message_judging import MessageJudging
 from pyspark.sql import SparkSession
 
@@ -27,7 +33,15 @@ from ..reference import Reference
 
 # The histories of a batch are topics of one run, whose scenario they share.
 BATCH = 100
-BATCHES = range(int(os.environ.get("BROKERPROOF_HISTORIES", "2000")) // BATCH)
+USUAL_HISTORIES = 2000
+HISTORIES = int(os.environ.get("BROKERPROOF_HISTORIES", USUAL_HISTORIES))
+BATCHES = range(HISTORIES // BATCH)
+# What few histories hold says nothing about judging.
+needs_many_histories = pytest.mark.skipif(
+    HISTORIES < USUAL_HISTORIES, reason=f"{HISTORIES} histories need not hold every anomaly, as {USUAL_HISTORIES} do"
+)
+# For each batch, a digest of each column of `messages` and `anomalies`. `make expected-rows` writes them again.
+DIGESTS = Path(__file__).with_name("expected_rows") / "digests.json"
 CLOCK_ERROR_US = 150
 GONE = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "heal_at_s": 1}
 
@@ -145,8 +159,20 @@ def mess(history: History, chance: random.Random) -> None:
             if copy["cluster"] in each.list_clusters(history.topology):
                 deliver(history, chance, copy, each.name)
     leave_proofs(history, chance)
+    order_arrivals(history, chance)
     if chance.random() < 0.2:
         last_for_seconds(history)
+
+
+def order_arrivals(history: History, chance: random.Random) -> None:
+    """Have the topic's deliveries arrive in the order of their times, apart from some, whose clock was set back."""
+    rows = [row for row in history.deliveries if row["topic"] == history.topic]
+    arrivals = [row["arrival"] for row in rows]
+    rows.sort(
+        key=lambda row: history_time(chance.randint(0, 12) * 100) if chance.random() < 0.1 else row["received_at"]
+    )
+    for row, arrival in zip(rows, arrivals, strict=True):
+        row["arrival"] = arrival
 
 
 def last_for_seconds(history: History) -> None:
@@ -231,6 +257,30 @@ def judge_messages(spark: SparkSession, run: Run) -> Iterator[tuple[Any, ...]]:
         yield (*places, (row["producer"], row["seq"]))
 
 
+def digest_columns(run: Run) -> dict[str, str]:
+    """A digest of each column's values, in the order of messages and places."""
+    digests = {}
+    for name in ("messages", "anomalies"):
+        rows = pq.read_table(run.table(name))
+        order = ("topic", "producer", "seq", "cluster", "subscription", "anomaly", *POSITION, "detail")
+        rows = rows.sort_by([(each, "ascending") for each in order if each in rows.schema.names])
+        for column in rows.schema:
+            values = rows[column.name].cast(pa.int64()) if pa.types.is_timestamp(column.type) else rows[column.name]
+            digest = hashlib.sha256(repr(values.to_pylist()).encode()).hexdigest()
+            digests[f"{name}.{column.name}"] = digest[:12]
+    return digests
+
+
+def compare_digests(batch: int, digests: dict[str, str]) -> None:
+    """Fail if a column of a batch is not as expected, or write its digest down."""
+    expected = json.loads(DIGESTS.read_text(encoding="utf-8")) if DIGESTS.exists() else {}
+    if os.environ.get("BROKERPROOF_WRITE_EXPECTED_ROWS"):
+        text = json.dumps({**expected, str(batch): digests}, indent=1)
+        DIGESTS.write_text(f"{text}\n", encoding="utf-8")
+    elif batch * BATCH < USUAL_HISTORIES:
+        assert digests == expected[str(batch)]
+
+
 @pytest.fixture(scope="module")
 def found() -> set[tuple[str, bool]]:
     """Each anomaly that was found, and whether it was legal."""
@@ -256,16 +306,19 @@ def test_spark_and_the_reference_agree(
         history.topic = f"persistent://{NAMESPACE if seed % 2 else REPLICATED}/seed-{seed}"
         mess(history, random.Random(seed))
 
-    judged = set(judge_messages(spark, history.write(tmp_path / "run")))
+    run = history.write(tmp_path / "run")
+    judged = set(judge_messages(spark, run))
 
     # A message without an identity has none to compare by; its place and anomaly have to do.
     reference = Reference(history, history.facts["clock_error_us"])
     expected = {(*each[:5], each[5][-2:]) for each in reference.judge()}
     assert judged == expected
+    compare_digests(batch, digest_columns(run))
     found |= {each[:2] for each in judged}
     kinds |= reference.kinds
 
 
+@needs_many_histories
 def test_the_histories_hold_every_anomaly_legal_and_illegal(found: set[tuple[str, bool]]) -> None:
     assert {anomaly for anomaly, _ in found} == set(Anomaly)
     # An unproven message is never illegal; the others are both, because scenarios tighten and loosen them.
@@ -274,6 +327,7 @@ def test_the_histories_hold_every_anomaly_legal_and_illegal(found: set[tuple[str
 
 
 # `unproven` cannot be loosened.
+@needs_many_histories
 @pytest.mark.parametrize("anomaly", [each for each in Anomaly if each is not Anomaly.UNPROVEN])
 def test_an_anomaly_is_found_with_the_outcomes_and_at_the_places_that_its_facts_name(
     kinds: set[tuple[str, str | None, bool]], anomaly: Anomaly

@@ -193,6 +193,12 @@ def test_a_message_that_was_sent_when_its_cluster_was_destroyed_or_later_is_excu
     assert set.intersection(*illegal.values()) >= {Anomaly.LOST, Anomaly.NOT_REPLICATED}
 
 
+def test_rules_have_the_types_of_their_columns_without_a_subscription():
+    history = History(subscriptions=[])
+    forbidden = list_forbidden(history.scenario, history.topology)
+    assert forbidden.schema.types == [pa.string(), pa.string(), pa.list_(pa.string())]
+
+
 def list_destroyed_of(directory, *states, clock_error_us=0, **changes):
     history = History(
         clusters=("main", "other"), faults=[DESTROYS], bounds={"rpo_messages": {"max": 0}}, destroyed=["main"]
@@ -208,23 +214,39 @@ def test_a_cluster_is_destroyed_when_its_fault_took_effect(tmp_path):
 
 
 def test_a_cluster_is_destroyed_by_the_latest_clock(tmp_path):
-    destroyed = list_destroyed_of(tmp_path, "injecting", "effective", clock_error_us=20_000)
-    assert destroyed == [("main", START + 1 + 20_000, None)]
+    destroyed = list_destroyed_of(tmp_path, "injecting", "effective", "healing", clock_error_us=20_000)
+    assert destroyed == [("main", START + 1 + 20_000, START + 2 + 20_000)]
 
 
-@pytest.mark.parametrize("order", [("gone", "again"), ("again", "gone")])
-def test_a_cluster_that_two_faults_destroy_is_destroyed_when_the_last_one_took_effect(tmp_path, order):
+def test_a_cluster_that_was_not_healed_stays_destroyed(tmp_path):
+    assert list_destroyed_of(tmp_path, "injecting", "effective") == [("main", START + 1, None)]
+
+
+def list_destroyed_by_two(directory, *rows):
+    """What is destroyed by two faults, of which each row is a fault, a state and a time."""
     history = History(
         clusters=("main", "other"),
         faults=[DESTROYS, {**DESTROYS, "name": "again"}],
         bounds={"rpo_messages": {"max": 0}},
         destroyed=["main"],
     )
-    row = {"kind": "destroy", "targets": ["bookie-eu-1-main"], "state": "effective"}
-    history.faults = [{**row, "fault": fault, "at": START + at} for at, fault in enumerate(order, start=1)]
+    row = {"kind": "destroy", "targets": ["bookie-eu-1-main"]}
+    history.faults = [{**row, "fault": fault, "state": state, "at": START + at} for fault, state, at in rows]
     # Brokers store no messages.
     history.faults.append({**history.faults[0], "targets": ["broker-eu-1-main"], "at": START + 3})
-    assert list_destroyed(history.write(tmp_path / "run")) == [("main", START + 2, None)]
+    return list_destroyed(history.write(directory / "run"))
+
+
+@pytest.mark.parametrize(("first", "last"), [("gone", "again"), ("again", "gone")])
+def test_a_cluster_that_two_faults_destroy_is_destroyed_when_the_last_one_took_effect(tmp_path, first, last):
+    rows = [(first, "effective", 1), (last, "effective", 2), (last, "healing", 4), (first, "healing", 9)]
+    assert list_destroyed_by_two(tmp_path, *rows) == [("main", START + 2, START + 4)]
+
+
+def test_two_faults_destroy_a_cluster_at_one_time(tmp_path):
+    rows = [("gone", "effective", 1), ("again", "effective", 1), ("again", "healing", 4)]
+    ((_, effective_at, _),) = list_destroyed_by_two(tmp_path, *rows)
+    assert effective_at == START + 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ WITH ordered AS (
     FROM rows
     WINDOW stored_before AS (
         -- The number breaks ties, so two messages at one position are in order.
-        PARTITION BY cluster, topic, subscription, partition, who, key ORDER BY segment, "offset", batch_index, number
+        PARTITION BY cluster, topic, partition, who, key ORDER BY segment, "offset", batch_index, number
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 )

@@ -16,4 +16,4 @@ SELECT
     arrival,
     first_received_at AS moment
 FROM places
-WHERE subscription != '' AND stored_segment IS NOT NULL AND deliveries > 0
+WHERE stored_segment IS NOT NULL AND deliveries > 0

@@ -1,0 +1,315 @@
+"""Runs tests against mutants of judging, and says what becomes of each mutant.
+
+pytest collects the tests once. A child process runs tests against each mutant, and ends with the first test that fails.
+A mutant is killed if a test fails, or if the tests exceed their time. All other mutants survive, equivalent ones too.
+Results are kept by the hash of the code, so a campaign that was ended continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = "tests/unit/judging"
+ARGUMENTS = ("-p", "spark_in_process", "-p", "no:cacheprovider", "-n0", "-q", "-s", f"--rootdir={ROOT}")
+CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")
+# Files that do not change what becomes of a mutant.
+_NO_CODE = ("mutant_t*.py", "*_campaign.py", "sql_replay.py", "survivors.json")
+# The random histories that judge mutants. The 2,000 of `make judging` would take four times as long.
+HISTORIES = "500"
+# Modules that tests import late. Child processes need not import them again, which would take half of their time.
+_IMPORTED_EARLY = ("brokerproof_judging.run_judging", "brokerproof.systems.pulsar.system", "pandas")
+_MEMORY = 8 << 30
+# A mutant may take this time for its tests. Many times as long as all tests take.
+_LIMIT_S = 900
+
+
+class Fate(StrEnum):
+    TEST = "killed by a test"
+    TIME = "killed by time"
+    SURVIVED = "survived"
+    NO_MUTANT = "not a mutant"
+
+
+class Mutant(Protocol):
+    """A change of a file. `key` is the hash of the file's name and of the changed code."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def change(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+
+# Prepares a child process for its tests, and returns what it has to do after them.
+Prepare = Callable[[pytest.Session], Callable[[], None]]
+
+
+class Recording:
+    """A plugin of pytest that runs the collected tests once, in a child process that `prepare` has keep something."""
+
+    def __init__(self, prepare: Prepare) -> None:
+        self._prepare = prepare
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        with Trial(session, session.items, self._prepare) as trial:
+            fate, why = trial.conclude(limit_s=3600)
+        if fate is not Fate.SURVIVED:
+            raise pytest.UsageError(f"Without a change, a test fails ({fate} {why}).")
+        return True
+
+
+class Campaign:
+    """A plugin of pytest that runs the tests that may notice a mutant against each mutant, instead of once.
+
+    If a mutant has `most_tests` tests, others may notice it too, and all run if it survives these.
+    """
+
+    def __init__(
+        self,
+        mutants: Mapping[Any, Sequence[str]],
+        prepare: Callable[[Any], Prepare],
+        results: Path,
+        options: argparse.Namespace,
+        *,
+        refused: tuple[type[Exception], ...] = (),
+        most_tests: int | None = None,
+    ) -> None:
+        self._most_tests = most_tests
+        self._mutants, self._prepare, self._refused = dict(mutants), prepare, refused
+        self._results, self._options = results, options
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        collected = {item.nodeid: item for item in session.items}
+        waiting, running = list(self._mutants)[::-1], dict[Any, tuple[Mutant, Trial]]()
+        ends_at = time.monotonic() + 60 * self._options.minutes
+        while running or (waiting and time.monotonic() < ends_at):
+            while waiting and len(running) < self._options.processes and time.monotonic() < ends_at:
+                mutant = waiting.pop()
+                items = [collected[test] for test in self._mutants[mutant]] or session.items
+                trial = Trial(session, items, self._prepare(mutant), self._refused)
+                running[trial.answer] = (mutant, trial)
+            ready = wait(list(running), timeout=1)
+            late = [answer for answer, (_, trial) in running.items() if trial.seconds > _LIMIT_S]
+            for answer in {*ready, *late}:
+                mutant, trial = running.pop(answer)
+                with trial:
+                    fate, why = trial.conclude(limit_s=0)
+                if fate is Fate.SURVIVED and len(self._mutants[mutant]) == self._most_tests:
+                    # Other tests may notice it.
+                    self._mutants[mutant] = ()
+                    waiting.append(mutant)
+                    continue
+                write_result(self._results, mutant, fate, why, trial.seconds)
+                print(f"{len(waiting)} left: {mutant.file}: {fate} {why} after {trial.seconds:.0f} s", flush=True)
+        return True
+
+
+class Trial:
+    """A child process that runs tests, after `prepare` changed what they test, until one fails."""
+
+    def __init__(
+        self,
+        session: pytest.Session,
+        items: Sequence[pytest.Item],
+        prepare: Prepare,
+        refused: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="brokerproof-mutants-")
+        self.answer, end = multiprocessing.Pipe(duplex=False)
+        self._started = time.monotonic()
+        arguments = (session, items, prepare, refused, self._directory.name, end)
+        self._process = multiprocessing.get_context("fork").Process(target=_run_tests, args=arguments)
+        self._process.start()
+        end.close()
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._directory.cleanup()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def conclude(self, limit_s: float) -> tuple[Fate, str]:
+        """Return what becomes of the mutant, and the test that failed."""
+        if not self.answer.poll(limit_s):
+            return Fate.TIME, ""
+        try:
+            fate, why = self.answer.recv()
+        except EOFError:
+            # It exceeded its memory, or DuckDB crashed.
+            return Fate.TEST, "(the process ended)"
+        return Fate(fate), why
+
+
+def _run_tests(
+    session: pytest.Session,
+    items: Sequence[pytest.Item],
+    prepare: Prepare,
+    refused: tuple[type[Exception], ...],
+    directory: str,
+    answer: Connection,
+) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    tempfile.tempdir = directory
+    session.config._tmp_path_factory._basetemp = Path(directory)  # type: ignore[attr-defined]
+    observer = FirstFailure(refused)
+    session.config.pluginmanager.register(observer)
+    logging.getLogger().addHandler(observer)
+    end = prepare(session)
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if observer.fate is not Fate.SURVIVED:
+            break
+    end()
+    answer.send((str(observer.fate), observer.test))
+    os._exit(0)
+
+
+class FirstFailure(logging.Handler):
+    """Keeps what the first failed test says about a mutant. Suites log the error that makes their verdict `unknown`.
+
+    A change that ends with an error of the classes `refused` is no mutant.
+    """
+
+    def __init__(self, refused: tuple[type[Exception], ...]) -> None:
+        super().__init__()
+        self.fate, self.test, self._refused = Fate.SURVIVED, "", refused
+        self._is_refused = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._is_refused |= bool(record.exc_info) and self._refuses(record.exc_info[1])  # type: ignore[index]
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        yield
+        error = None if call.excinfo is None else call.excinfo.value
+        if error is not None and self.fate is Fate.SURVIVED and not isinstance(error, pytest.skip.Exception):
+            self.test = item.nodeid.rpartition("/")[2]
+            self.fate = Fate.NO_MUTANT if self._is_refused or self._refuses(error) else Fate.TEST
+
+    def _refuses(self, error: BaseException | None) -> bool:
+        return error is not None and (
+            isinstance(error, self._refused) or self._refuses(error.__cause__ or error.__context__)
+        )
+
+
+def run_pytest(tests: Sequence[str], plugin: object) -> None:
+    """Run tests without Spark, with a plugin. Raises SystemExit if pytest cannot run them."""
+    for name in _IMPORTED_EARLY:
+        import_module(name)
+    if any("/suites" in test for test in tests):
+        import_module("brokerproof_judging.suites.evaluation")
+    status = pytest.main([*ARGUMENTS, *tests], plugins=[plugin])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(f"The campaign with {', '.join(tests)} ended with the status {status}.")
+
+
+def find_results() -> Path:
+    """Return the file of results, which is named after a hash of all files on which a mutant's fate depends."""
+    total = hashlib.sha256()
+    for folder in CODE:
+        for file in sorted((ROOT / folder).rglob("*")):
+            is_code = file.suffix in (".py", ".sql", ".yaml", ".json", ".jsonl")
+            if is_code and not any(file.match(f"tests/mutants/{name}") for name in _NO_CODE):
+                total.update(f"{file.relative_to(ROOT)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    results = ROOT / "var" / "mutants" / f"{total.hexdigest()[:16]}.jsonl"
+    results.parent.mkdir(parents=True, exist_ok=True)
+    return results
+
+
+def write_result(results: Path, mutant: Mutant, fate: Fate, why: str, seconds: float = 0) -> None:
+    row = {"mutant": mutant.key, "file": mutant.file, "change": mutant.change, "fate": fate, "why": why}
+    with results.open("a", encoding="utf-8") as opened:
+        opened.write(json.dumps({**row, "seconds": round(seconds, 1)}) + "\n")
+
+
+def read_results(file: Path) -> dict[str, tuple[Fate, float]]:
+    """Return the fates and seconds that an earlier campaign wrote, by mutant. A line that was cut off is left out."""
+    fates = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        fates[row["mutant"]] = (Fate(row["fate"]), row["seconds"])
+    return fates
+
+
+def report(mutants: Sequence[Mutant], known: Mapping[str, tuple[Fate, float]], reasons: Mapping[str, str]) -> int:
+    """Print the survivors with their reasons, and a table. Return 1 if a mutant was not tried, or a reason is stale."""
+    fates = {mutant: known[mutant.key] for mutant in mutants if mutant.key in known}
+    for mutant, (fate, _) in fates.items():
+        if fate is Fate.SURVIVED:
+            reason = reasons.get(name_survivor(mutant), "no reason is known")
+            print(f"survived: {name_survivor(mutant)}: {mutant.change}: {reason}")
+    is_whole = len(fates) == len(mutants)
+    stale = find_stale_reasons(reasons, {mutant: fate for mutant, (fate, _) in fates.items()}) if is_whole else []
+    for sentence in stale:
+        print(sentence)
+    if not is_whole:
+        print(f"{len(mutants) - len(fates)} mutants were not tried; the next call continues.")
+    width = max((len(mutant.file) for mutant in fates), default=0)
+    print(f"{'file':{width}} {'mutants':>8} {'killed':>7} {'by time':>8} {'refused':>8} {'share':>7} {'seconds':>8}")
+    files = sorted({mutant.file for mutant in fates})
+    for file in [*files, ""]:
+        rows = [row for mutant, row in fates.items() if file in ("", mutant.file)]
+        print(f"{file or 'all':{width}} {summarize(rows)}")
+    return 1 if stale or not is_whole else 0
+
+
+def summarize(rows: Sequence[tuple[Fate, float]]) -> str:
+    """Return the columns of a table, from the number of mutants to the seconds. Refused changes are no mutants."""
+    counts = Counter(fate for fate, _ in rows)
+    mutants = len(rows) - counts[Fate.NO_MUTANT]
+    killed = mutants - counts[Fate.SURVIVED]
+    share = f"{killed / mutants:.1%}" if mutants else "none"
+    seconds = sum(seconds for _, seconds in rows)
+    times, refused = counts[Fate.TIME], counts[Fate.NO_MUTANT]
+    return f"{mutants:8} {killed:7} {times:8} {refused:8} {share:>7} {seconds:8.0f}"
+
+
+def find_stale_reasons(reasons: Mapping[str, str], fates: Mapping[Any, Fate]) -> list[str]:
+    """Return a sentence for each reason of a mutant that does not survive or that does not exist."""
+    names = {name_survivor(mutant): fate for mutant, fate in fates.items()}
+    return [
+        f"The reason for `{name}` is stale: {names.get(name, 'there is no such mutant')}."
+        for name in reasons
+        if names.get(name) is not Fate.SURVIVED
+    ]
+
+
+def name_survivor(mutant: Mutant) -> str:
+    return f"{mutant.file} {mutant.key}"
+
+
+def read_reasons(file: Path) -> Mapping[str, str]:
+    return json.loads(file.read_text(encoding="utf-8"))
