@@ -6,14 +6,11 @@ most messages, so they are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import local_spark
-import pyarrow as pa
 import pytest
-from brokerproof.run.tables import Batches
 from brokerproof_judging import run_judging
 from brokerproof_judging.messages import message_judging
 
@@ -31,34 +28,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Session:
-    """The little of a Spark session that judging needs: numbers and settings."""
+    """The little of a Spark session that judging needs: tasks, here all in one."""
 
-    conf = SimpleNamespace(get=lambda _: "1", set=lambda *_: None)
+    @property
+    def sparkContext(self) -> _Session:  # noqa: N802
+        return self
 
-    def range(self, start: int, end: int, *_: int) -> _Frame:
-        return _Frame(pa.table({"id": pa.array(range(start, end), pa.int64())}))
+    def parallelize(self, numbers: Sequence[int], _: int) -> _Tasks:
+        return _Tasks(numbers)
 
     def stop(self) -> None: ...
 
 
-class _Frame:
-    """The numbers of tasks, or what the tasks answered."""
+class _Tasks:
+    def __init__(self, answers: Iterable[Any]) -> None:
+        self._answers = answers
 
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
+    def mapPartitions(self, work: Callable[[Iterable[Any]], Iterable[Any]]) -> _Tasks:  # noqa: N802
+        return _Tasks(work(self._answers))
 
-    def mapInArrow(self, work: Callable[[Batches], Batches], _: str) -> _Frame:  # noqa: N802
-        batches = list(work(iter(self._rows.to_batches())))
-        return _Frame(pa.Table.from_batches(batches) if batches else self._rows.slice(0, 0))
-
-    def collect(self) -> list[_Row]:
-        return [_Row(row) for row in self._rows.to_pylist()]
-
-
-class _Row:
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-        self._values = list(values.values())
-
-    def __getitem__(self, place: int) -> Any:
-        return self._values[place]
+    def collect(self) -> list[Any]:
+        return list(self._answers)

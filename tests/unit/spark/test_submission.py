@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def test_a_job_runs_with_its_arguments_and_its_java_and_leaves_its_status(tmp_pa
     )
     options = ["--master", "local[3]", "--name", "a job's name"]
     command, environment = submission.build_local_command(
-        replace(settings, home=tmp_path), options, "job", ["one argument"]
+        settings.model_copy(update={"home": tmp_path}), options, "job", ["one argument"]
     )
     environment = {**os.environ, **build_spark_environment(settings, tmp_path, local=True), **environment}
     # Its output ends when Java has ended too.
