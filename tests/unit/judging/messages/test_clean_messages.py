@@ -39,7 +39,7 @@ from brokerproof_judging.table_io import Replacement
 from ..history import NAMESPACE, REPLICATED, SEGMENT, History, Row
 from ..test_recorded_parts import divide
 
-HISTORIES = range(int(os.environ.get("BROKERPROOF_HISTORIES", "2000")) // 50)
+HISTORIES = range(int(os.environ.get("BROKERPROOF_HISTORIES", "2000")) // 100)
 MESSAGES = 24
 MILLISECOND = 1000
 
@@ -534,8 +534,8 @@ def test_a_part_that_is_larger_than_the_memory_of_a_task_leaves_the_run_to_sql(
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Judged]:
     """A run in which everything goes wrong somewhere, and SQL's answer."""
     chance = random.Random(1)
-    history = make_history(chance, [name for name in PLANTS for _ in range(3)], clock_error_us=150)
-    run = write_divided(history, tmp_path_factory.mktemp("planted") / "run", Division(3, 12))
+    history = make_history(chance, [name for name in PLANTS for _ in range(2)], clock_error_us=150)
+    run = write_divided(history, tmp_path_factory.mktemp("planted") / "run", Division(2, 12))
     return run, Judged(run, by_arrays=False)
 
 
