@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -127,6 +128,13 @@ def test_a_log_that_can_be_read_has_no_unreadable_part(tmp_path: Path, monkeypat
     record, found = read(tmp_path, monkeypatch, [])
     assert (record.read_to_end, record.passed, record.unreadable) == (True, (2, 4), ())
     assert found == [each[:2] for each in POSITIONS]
+
+
+def test_all_messages_of_the_last_entry_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position after an entry does not say whether more messages of its batch follow."""
+    monkeypatch.setattr(sys.modules[__name__], "POSITIONS", [Position(2, 3, index) for index in range(3)])
+    record, found = read(tmp_path, monkeypatch, [])
+    assert (record.read_to_end, found) == (True, [(2, 3)] * 3)
 
 
 def test_a_reader_that_breaks_has_passed_what_is_before_its_last_entry(
