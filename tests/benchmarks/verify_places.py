@@ -3,7 +3,7 @@
 A generated run is judged in three places: by threads of one process of Spark; by Spark's standalone master with two
 workers, whose executors are processes of their own and share this machine's disk; and by the first again, but from an
 object store, an S3 server on loopback. In each place exactly the planted anomalies must be found. The table has
-seconds and processor seconds; those of the object store include its server's. The last line has the ratios of seconds.
+seconds and processor seconds, without those of the object store's server. The last line has the ratios of seconds.
 """
 
 from __future__ import annotations
