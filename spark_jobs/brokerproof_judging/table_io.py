@@ -23,11 +23,7 @@ SMALL_TABLE_BYTES = 1_000_000
 
 def make_table_schema(table: str) -> T.StructType:
     """Return the Spark schema of a table of `brokerproof.run.tables`."""
-    return to_spark_schema(SCHEMAS[table])
-
-
-def to_spark_schema(columns: pa.Schema) -> T.StructType:
-    schema: T.StructType = from_arrow_schema(columns)
+    schema: T.StructType = from_arrow_schema(SCHEMAS[table])
     return schema
 
 
@@ -37,16 +33,14 @@ def to_uri(path: str) -> str:
 
 
 def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
-    """Return a table of the run, or an empty frame if the run does not have it."""
+    """Return a table of the run, or an empty frame if the run does not have it.
+
+    A small table is one partition, so that Spark needs no shuffle.
+    """
     if not run.exists("tables", table):
         return spark.createDataFrame([], make_table_schema(table))
-    return read_files(spark, table, run.table(table))
-
-
-def read_files(spark: SparkSession, table: str, directory: str) -> DataFrame:
-    """Return the rows of a table's directory. Small files become one partition, so that Spark needs no shuffle."""
-    frame = spark.read.schema(make_table_schema(table)).parquet(to_uri(directory))
-    filesystem, path = fsspec.url_to_fs(directory)
+    frame = spark.read.schema(make_table_schema(table)).parquet(to_uri(run.table(table)))
+    filesystem, path = fsspec.url_to_fs(run.table(table))
     return frame.coalesce(1) if filesystem.du(path) <= SMALL_TABLE_BYTES else frame
 
 

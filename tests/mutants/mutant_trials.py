@@ -14,6 +14,7 @@ import logging
 import multiprocessing
 import os
 import resource
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +28,10 @@ from typing import Any, Protocol
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# The tests run in this process and its children, and import modules from there.
+sys.path[:0] = [
+    str(ROOT / name) for name in ("plugins", "spark_jobs", "tests/systems", "tests/installations", "tests/mutants")
+]
 TESTS = "tests/unit/judging"
 ARGUMENTS = ("-p", "spark_in_process", "-p", "no:cacheprovider", "-n0", "-q", "-s", f"--rootdir={ROOT}")
 CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")

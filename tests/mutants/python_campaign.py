@@ -28,14 +28,12 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-IMPORTED = ("plugins", "spark_jobs", "tests/systems", "tests/installations", "tests/mutants")
-sys.path[:0] = [str(ROOT / name) for name in IMPORTED]
 # `make mutants` installs mutmut there. The environment's own packages come first.
 sys.path.append(str(Path(sys.prefix) / "mutmut"))
 
-from mutant_trials import (  # noqa: E402
+from mutant_trials import (
     HISTORIES,
+    ROOT,
     Campaign,
     Fate,
     Prepare,
@@ -45,8 +43,8 @@ from mutant_trials import (  # noqa: E402
     run_pytest,
     write_result,
 )
-from mutmut.mutation import file_mutation, mutators, trampoline  # noqa: E402
-from sql_mutants import find_difference  # noqa: E402
+from mutmut.mutation import file_mutation, mutators, trampoline
+from sql_mutants import find_difference
 
 JUDGING = "spark_jobs/brokerproof_judging"
 MESSAGES = "tests/unit/judging/messages"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,15 +21,11 @@ from typing import Any
 
 import duckdb
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-IMPORTED = ("plugins", "spark_jobs", "tests/systems", "tests/installations", "tests/mutants")
-sys.path[:0] = [str(ROOT / name) for name in IMPORTED]
-
-from brokerproof_judging import run_database  # noqa: E402
-from brokerproof_judging.messages import message_columns  # noqa: E402
-from mutant_trials import (  # noqa: E402
+from brokerproof_judging import run_database
+from brokerproof_judging.messages import message_columns
+from mutant_trials import (
     HISTORIES,
+    ROOT,
     TESTS,
     Campaign,
     Fate,
@@ -41,8 +36,8 @@ from mutant_trials import (  # noqa: E402
     run_pytest,
     write_result,
 )
-from sql_mutants import make_mutants, rewrite  # noqa: E402
-from sql_replay import Recorder, Replay, read_calls  # noqa: E402
+from sql_mutants import make_mutants, rewrite
+from sql_replay import Recorder, Replay, read_calls
 
 JUDGING = ROOT / "spark_jobs" / "brokerproof_judging"
 # The tests that judge with the SQL of each package, the fastest first. They need no Spark; see spark_in_process.py.

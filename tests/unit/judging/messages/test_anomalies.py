@@ -690,26 +690,25 @@ def failed_and_not_sent_by_a_later_process_but_stored(history):
     }
 
 
-@planted()
-def delivered_from_elsewhere(history):
-    history.rows("deliveries", "p1", 5, subscription="audit")[0]["offset"] = 999
+def deliver_from(history, segment, offset):
+    history.rows("deliveries", "p1", 5, subscription="audit")[0].update(segment=segment, offset=offset)
     return {
         ("delivered_from_elsewhere", False, "main", "audit", "p1", 5): (
             "stored_elsewhere",
-            "delivered from 5:999:-1, where the log of main does not hold it; it is first stored at 5:11:-1",
+            f"delivered from {segment}:{offset}:-1, where the log of main does not hold it; "
+            "it is first stored at 5:11:-1",
         )
     }
+
+
+@planted()
+def delivered_from_elsewhere(history):
+    return deliver_from(history, 5, 999)
 
 
 @planted()
 def delivered_from_segment_zero(history):
-    history.rows("deliveries", "p1", 5, subscription="audit")[0]["segment"] = 0
-    return {
-        ("delivered_from_elsewhere", False, "main", "audit", "p1", 5): (
-            "stored_elsewhere",
-            "delivered from 0:11:-1, where the log of main does not hold it; it is first stored at 5:11:-1",
-        )
-    }
+    return deliver_from(history, 0, 11)
 
 
 @planted()
