@@ -1122,6 +1122,30 @@ def test_a_load_that_ends_before_its_time_ends_the_timeline(tmp_path: Path, reco
     assert left_by(run).undone
 
 
+@pytest.mark.parametrize("early_s", [0, 1])
+def test_a_load_that_finished_in_time_is_no_early_end_for_a_timeline_that_looks_late(
+    tmp_path: Path, early_s: int
+) -> None:
+    """Seen on a busy machine: the timeline stood still at the end of the phases, until the load had ended."""
+    run, nodes = make(tmp_path, [kill_at("gone", "bookie-eu-1", 0)], **LONG)
+    time, real = SimulatedClock(), nodes.kill
+
+    def kill_slowly(name: str) -> None:
+        real(name)
+        phases = read_record(run, PhaseTimes)
+        assert phases is not None
+        time.sleep((phases.ends_at - time.now_us()) / 1e6 + 5)
+        end = phases.ends_at - int(early_s * 1e6)
+        write_record(run, LoadEnd(finished=True, why="", scheduled=0, producers=(), at=end))
+
+    nodes.kill = kill_slowly  # type: ignore[method-assign]
+    if early_s == 0:
+        execute(run, nodes, clock=time)
+    else:
+        with pytest.raises(RunError, match="the load ended before its time"):
+            execute(run, nodes, clock=time)
+
+
 def test_a_node_that_two_faults_keep_down_returns_with_the_later_one(tmp_path: Path) -> None:
     faults = [kill_at("first", "bookie-eu-1", 0, heal_at_s=20), kill_at("second", "bookie-eu-1", 10, heal_at_s=40)]
     run, nodes = make(tmp_path, faults, **LONG)
