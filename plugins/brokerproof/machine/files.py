@@ -99,7 +99,8 @@ def remove_abandoned_files(directory: Path) -> None:
 
     Other machines may share the directory. Their files stay, because this machine cannot see their processes.
     """
-    ours = re.compile(rf"\..+@{re.escape(socket.gethostname())}\.(?P<pid>\d+)-\d+")
+    # Another program may append an ending, as Java does.
+    ours = re.compile(rf"\..+@{re.escape(socket.gethostname())}\.(?P<pid>\d+)-\d+(\.\w+)?")
     for file in directory.rglob(".*"):
         if (name := ours.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
             file.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Makes the class data archive with which Spark jobs start faster: `python -m brokerproof.spark.class_data_dump`.
 
-Java writes the archive at the end of the job `warm_up`, which processes only a few rows.
+Java writes the archive at the end of the job `warm_up`.
 """
 
 from __future__ import annotations

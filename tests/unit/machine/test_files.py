@@ -44,6 +44,8 @@ from pathlib import Path
 from brokerproof.machine.files import stage_file
 with stage_file(Path({str(tmp_path / "a")!r})) as unfinished:
     unfinished.write_text("hal")
+    # Java writes to a file of this name first.
+    unfinished.with_name(unfinished.name + ".temp").write_text("ha")
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
@@ -114,10 +116,12 @@ from pathlib import Path
 from brokerproof.machine.files import stage_file
 with stage_file(Path({str(below / "a")!r})) as unfinished:
     unfinished.write_text("hal")
+    # Java writes to a file of this name first.
+    unfinished.with_name(unfinished.name + ".temp").write_text("ha")
     os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", code], check=False)
-    assert len(names(below)) == 1
+    assert len(names(below)) == 2
     for other in (".hidden", ".part-1.parquet", "b.json"):
         (below / other).touch()
     with stage_file(below / "c") as unfinished:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from brokerproof.errors import NodeError
-from brokerproof.machine.files import stage_file
+from brokerproof.machine.files import remove_abandoned_files, stage_file
 from brokerproof.machine.java import find_java_home, locate_cache
 from brokerproof.runtimes.protocols import RunsImages, Runtime
 from brokerproof.systems.jvm.distribution import Distribution
@@ -31,9 +31,12 @@ _DUMP_TIMEOUT_S = 120.0
 def archive(name: str, *, java: Path, heap_mb: int) -> Path:
     """Return the path of the class data archive for a name, a Java and a heap size. The file may not exist yet.
 
-    `name` holds the system, its version and the node's role.
+    `name` holds the system, its version and the node's role. Environments whose Java comes from one download share the
+    archive: Java accepts an archive of another path, if its modules have the same size and time.
     """
-    identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
+    modules = (java.parents[1] / "lib" / "modules").stat()
+    release = (java.parents[1] / "release").read_text(encoding="utf-8")
+    identity = f"{release}|{modules.st_size}|{modules.st_mtime_ns}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return locate_cache() / "class-data" / f"{name}-{digest}.jsa"
 
@@ -44,6 +47,7 @@ def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S
     Returns whether the archive was written. If Java fails, the reason is only logged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned_files(path.parent)
     try:
         with stage_file(path) as unfinished:
             # Java writes a list of classes next to the archive, and leaves it there if it fails.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import httpx
@@ -134,10 +135,11 @@ class PulsarProvisioning:
         """Make the class data archive of each role that has none. Does nothing if nodes are containers."""
         if not isinstance(self._software, LocalSoftware):
             return
-        for role in Role:
-            node = next((name for name in pids if self.topology.nodes[name].role == role), None)
-            if node is not None:
-                self._software.learn(role, self.topology.heap_mb[role], pids[node])
+        learn, heap_mb = self._software.learn, self.topology.heap_mb
+        nodes_of_roles = {self.topology.nodes[name].role: pid for name, pid in pids.items()}
+        # The end of the first run waits for these archives, and one Java at a time would leave cores idle.
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda role: learn(role, heap_mb[role], nodes_of_roles[role]), nodes_of_roles))
 
     def _is_well(self, role: str, url: str) -> bool:
         try:

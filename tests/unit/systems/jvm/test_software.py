@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,26 @@ def test_one_that_fails_is_reported_and_leaves_nothing(
 
 def test_one_that_takes_too_long_leaves_nothing(tmp_path: Path) -> None:
     assert dump(tmp_path, f"{WRITES}; exec sleep 30", timeout_s=0.2) == (False, [])
+
+
+def test_a_dump_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    left = tmp_path / "cache" / f".a.jsa@{socket.gethostname()}.{2**22 + 1}-1.temp"
+    left.parent.mkdir()
+    left.touch()
+    assert dump(tmp_path, WRITES) == (True, ["a.jsa"])
+
+
+def test_environments_share_an_archive_if_java_accepts_it(tmp_path: Path) -> None:
+    """Java compares the size and the time of its file of modules, and not its path."""
+    for home in ("first", "second"):
+        (tmp_path / home / "lib").mkdir(parents=True)
+        (tmp_path / home / "release").write_text("21")
+        (tmp_path / home / "lib" / "modules").write_text("modules")
+        os.utime(tmp_path / home / "lib" / "modules", (1, 1))
+
+    def locate(home: str) -> Path:
+        return software.archive("broker", java=tmp_path / home / "bin" / "java", heap_mb=64)
+
+    assert locate("first") == locate("second")
+    os.utime(tmp_path / "second" / "lib" / "modules", (1, 2))
+    assert locate("first") != locate("second")
