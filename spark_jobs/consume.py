@@ -20,6 +20,7 @@ from brokerproof.clients.record import RecordReader, leave_read, list_epochs, re
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,
+    ClustersConfigured,
     ConsumerEnd,
     ConsumersStop,
     EarlyEnd,
@@ -88,12 +89,17 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
     """
     observation = make_observation(run)
     settle_s = run.scenario.settle_s
-    deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
+    limit_s = run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
+    deadline = time.monotonic() + limit_s
     # The time by which load and timeline had both ended. The undo of the last fault may bring messages back.
     ended_at: float | None = None
     drains: list[SubscriptionDrain] = []
     behind: list[str] = []
     while not ended.wait(0.5) and read_record(run, EarlyEnd) is None:
+        if read_record(run, ClustersConfigured) is None:
+            # The nodes start.
+            deadline = time.monotonic() + limit_s
+            continue
         if ended_at is None and _has_ended(run, "load", LoadEnd) and _timeline_has_ended(run):
             ended_at = time.monotonic()
         if ended_at is None and time.monotonic() < deadline:

@@ -39,6 +39,7 @@ from brokerproof.run.records import (
     ClusterKept,
     ClusterReuse,
     ClustersConfigured,
+    EarlyEnd,
     RunReleased,
     TimelineProcess,
     read_record,
@@ -233,6 +234,15 @@ def configure(run: Run) -> None:
     administration.configure()
     administration.check_configuration()
     write_record(run, ClustersConfigured(at=clock.now_us()))
+
+
+def require_clusters(run: Run) -> bool:
+    """Return whether the clusters are configured. If not, make load and consumers end, which wait for the clusters."""
+    if read_record(run, ClustersConfigured) is not None:
+        return True
+    follow_time_axis(run)
+    write_record(run, EarlyEnd(why="the clusters were not configured", at=clock.now_us()))
+    return False
 
 
 def break_it(run: Run) -> None:

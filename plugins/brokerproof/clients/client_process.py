@@ -24,7 +24,7 @@ from brokerproof.clients.record import RecordReader, Segment
 from brokerproof.errors import RunError
 from brokerproof.machine.processes import MARK, SERVICE_MARK, Mark
 from brokerproof.run.directory import Run
-from brokerproof.run.records import EarlyEnd, read_record
+from brokerproof.run.records import ClustersConfigured, EarlyEnd, read_record
 
 _LOOK_EVERY_S = 0.25
 # After the timeline broke, a client has this many seconds to end by itself. Then it is killed.
@@ -131,6 +131,17 @@ def spare_collections() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
+
+
+def await_clusters(run: Run, gone: threading.Event) -> bool:
+    """Wait until the clusters are configured. Returns False if the run ends early or `gone` is set first.
+
+    Clients start while nodes start, so that Python has imported all modules when the nodes serve.
+    """
+    while read_record(run, ClustersConfigured) is None:
+        if read_record(run, EarlyEnd) is not None or gone.wait(_LOOK_EVERY_S):
+            return False
+    return True
 
 
 class Parent:

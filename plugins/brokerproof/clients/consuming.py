@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from brokerproof import clock
-from brokerproof.clients.client_process import Parent, spare_collections
+from brokerproof.clients.client_process import Parent, await_clusters, spare_collections
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment, name_client
@@ -262,8 +262,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     follow_time_axis(run)
     spare_collections()
     task = plan_consumers(run)[int(number)]
-    with note_wall_clock(run, task.client):
-        consume(run, task, epoch=int(epoch), gone=parent.gone)
+    if await_clusters(run, parent.gone):
+        with note_wall_clock(run, task.client):
+            consume(run, task, epoch=int(epoch), gone=parent.gone)
     sys.stderr.flush()
     # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
     os._exit(0)

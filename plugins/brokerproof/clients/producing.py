@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from brokerproof import clock
-from brokerproof.clients.client_process import Parent, spare_collections
+from brokerproof.clients.client_process import Parent, await_clusters, spare_collections
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
@@ -608,8 +608,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spare_collections()
     task = plan_producers(run)[int(number)]
     producer = ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone)
-    with note_wall_clock(run, task.client):
-        producer.publish(parent.say_ready, parent.await_begin)
+    if await_clusters(run, parent.gone):
+        with note_wall_clock(run, task.client):
+            producer.publish(parent.say_ready, parent.await_begin)
     sys.stderr.flush()
     # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
     os._exit(0)

@@ -26,12 +26,14 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
     """
     search_s = LONGEST_SEARCH_S if scenario.workload.rate == MAX_RATE else 0
     under_load = search_s + scenario.phases.total_s + scenario.settle_s + _START_MARGIN_S
+    # `load` and `consume` begin together with `provision`, and their clients wait until `configure` has ended.
+    until_configured = _PROVISION_S + _START_MARGIN_S
     seconds = {
         "reserve": _SLOT_WAIT_S,
         "provision": _PROVISION_S,
-        "load": under_load,
+        "load": until_configured + under_load,
         # `consume` waits for the timeline's repairs and then for drains. Each wait may take `settle_s`.
-        "consume": under_load + scenario.settle_s,
+        "consume": until_configured + under_load + scenario.settle_s,
         "break_it": under_load,
         # `read_back` reads all stored messages, at least as fast as the load sent them.
         "read_back": under_load,

@@ -307,7 +307,7 @@ class FaultTargets(Record):
 
 
 class EarlyEnd(Record):
-    """The timeline failed or was killed. Load and consumers end at once and keep what they have recorded."""
+    """The timeline failed, was killed or has no clusters. Load and consumers end at once and keep their records."""
 
     why: str
     at: Moment

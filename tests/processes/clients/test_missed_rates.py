@@ -26,6 +26,7 @@ from brokerproof.machine.processes import find_marked_processes
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import (
+    ClustersConfigured,
     MissedRate,
     MissedRates,
     PhaseTimes,
@@ -57,6 +58,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Path) -> Iterator
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
     values = {"settle_s": 30, "workload.rate": RATE, "workload.producers": 1, "overrides.system": "paced"}
     run = make_run(tmp_path / "run", "sync_nominal", values)
+    write_record(run, ClustersConfigured(at=0))
     yield run
     assert not list(find_marked_processes(Path(run.directory).absolute()))
 

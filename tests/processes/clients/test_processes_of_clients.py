@@ -22,11 +22,12 @@ from brokerproof import clock
 from brokerproof.clients.record import list_clients
 from brokerproof.clients.table_recovery import recover_tables
 from brokerproof.clock import wait_until
-from brokerproof.errors import RunError
+from brokerproof.errors import DeadlineError, RunError
 from brokerproof.machine.processes import find_marked_processes
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,
+    ClustersConfigured,
     ConsumerEnd,
     ConsumersStop,
     EarlyEnd,
@@ -35,6 +36,7 @@ from brokerproof.run.records import (
     ProducerEnd,
     TableSeal,
     read_record,
+    remove_record,
     write_record,
 )
 from brokerproof.run.seals import seal_tables
@@ -72,6 +74,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         {"settle_s": 0.5, "workload.rate": 1000, "workload.producers": 1, "overrides.system": "endless"},
         sealed=True,
     )
+    write_record(run, ClustersConfigured(at=0))
     yield run
     assert not clients_of(run)
 
@@ -170,6 +173,21 @@ def test_a_producer_that_is_killed_leaves_what_it_recorded_and_unknown_attempts(
     assert read is not None
     # The attempts that it may have sent are rows, too.
     assert [(epoch.rows, epoch.missing) for epoch in read.epochs] == [(len(found), ())]
+
+
+@pytest.mark.parametrize("job", ["load", "consume"])
+def test_clients_wait_for_the_clusters_and_end_if_there_will_be_none(run: Run, job: str) -> None:
+    remove_record(run, ClustersConfigured)
+    task = publishing(run) if job == "load" else consuming(run)
+    wait_until(lambda: clients_of(run), timeout_s=120, what="the client")
+    with pytest.raises(DeadlineError):
+        wait_until(lambda: list_clients(run, job), timeout_s=2, what="a record")
+    write_record(run, EarlyEnd(why="the clusters were not configured", at=clock.now_us()))
+    assert task.join() == []
+    assert task.error is None
+    end = read_record(run, ProducerEnd, 0) or read_record(run, ConsumerEnd, 0)
+    assert end is not None
+    assert "its process" in (end.problem or "")
 
 
 def test_a_producer_that_dies_before_the_load_is_steady_fails_its_task(run: Run) -> None:

@@ -15,6 +15,7 @@ from brokerproof.clients.consuming import MovingConsumer
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.run.records import (
+    ClustersConfigured,
     ConsumersStop,
     FaultsUndone,
     LoadEnd,
@@ -25,6 +26,7 @@ from brokerproof.run.records import (
     SubscriptionDrain,
     SubscriptionDrains,
     read_record,
+    remove_record,
     write_record,
 )
 from brokerproof.systems.protocols import TopicLog
@@ -41,7 +43,9 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_of(tmp_path: Path, **settings: Any) -> Run:
-    return make_run(tmp_path / "run", "geo_nominal", {**settings, **ON_PLANTED})
+    run = make_run(tmp_path / "run", "geo_nominal", {**settings, **ON_PLANTED})
+    write_record(run, ClustersConfigured(at=0))
+    return run
 
 
 class Clusters:
@@ -144,6 +148,26 @@ def test_subscriptions_are_asked_again_after_the_timeline_has_ended(
 
     assert clusters.asked == ["replicated", "drained"]
     assert [drain.drained for drain in left_by(run)] == [True]
+
+
+def test_the_deadline_of_consuming_counts_from_the_configuration_of_the_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job starts while the nodes start, which may take longer than the deadline allows."""
+    monkeypatch.setattr(consume, "_SLACK_S", -1000)
+    run, clusters = run_of(tmp_path), Clusters(replicated_after=0)
+    remove_record(run, ClustersConfigured)
+    plant_system(monkeypatch, PlantedSystem(cluster=clusters))
+    watching = threading.Thread(target=consume.watch_drains, args=(run, threading.Event()))
+    watching.start()
+    watching.join(1.5)
+    assert clusters.asked == []
+    assert read_record(run, ConsumersStop) is None
+
+    write_record(run, ClustersConfigured(at=0))
+    watching.join(10)
+
+    assert read_record(run, ConsumersStop) is not None
 
 
 def test_a_drain_from_before_the_end_of_load_and_faults_proves_nothing(

@@ -66,9 +66,9 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
         return {"execution_timeout": compute_time_limit(step, scenario), "dag": dag}
 
     reserve = ReserveOperator(task_id="reserve", scenario=scenario.name, **limit("reserve"))
-    provision, configure, break_it = (
-        LifecycleOperator(task_id=step, **limit(step)) for step in ("provision", "configure", "break_it")
-    )
+    provision, configure = (LifecycleOperator(task_id=step, **limit(step)) for step in ("provision", "configure"))
+    # `break_it` also starts after a failed step, because load and consumers then wait for clusters in vain.
+    break_it = LifecycleOperator(task_id="break_it", trigger_rule="all_done", **limit("break_it"))
     load, consume = (SparkStepOperator(task_id=step, **limit(step)) for step in ("load", "consume"))
     # `read_back` waits for all three steps, and reads the stored messages even if a step failed.
     read_back = SparkStepOperator(task_id="read_back", trigger_rule="all_done", after=PhaseTimes, **limit("read_back"))
@@ -88,7 +88,10 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
     record = RecordOperator(task_id="record", **limit("record"), **again)
     verdict = VerdictOperator(task_id="verdict", **limit("verdict"), **again)
 
-    reserve >> provision >> configure >> [load, consume, break_it] >> read_back >> verify >> suites
+    # Spark and the clients start while the nodes start.
+    reserve >> [provision, load, consume]
+    provision >> configure >> break_it
+    [load, consume, break_it] >> read_back >> verify >> suites
     [break_it, read_back] >> release
     suites >> record >> verdict
     # The record contains the problems and the time of `release`. Usually `release` ends before `verify`.

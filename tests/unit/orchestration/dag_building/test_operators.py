@@ -31,7 +31,7 @@ from brokerproof.orchestration.dag_building.operators import (
     VerdictOperator,
 )
 from brokerproof.run.directory import Run
-from brokerproof.run.records import StepProblem, StepSeconds, read_record, write_record
+from brokerproof.run.records import EarlyEnd, StepProblem, StepSeconds, read_record, write_record
 from brokerproof.settings import from_environment
 from builders import leave_judgement, make_run
 
@@ -139,6 +139,14 @@ class TestAStep:
         task = LifecycleOperator(task_id="break_it", run_directory=a_run.directory)
         task.pre_execute(context)
         assert task.execution_timeout.total_seconds() > a_run.scenario.phases.total_s
+
+    def test_breaks_nothing_without_clusters_and_ends_the_clients_that_wait(self, a_run: Run, context: Any) -> None:
+        task = LifecycleOperator(task_id="break_it", run_directory=a_run.directory)
+        with pytest.raises(AirflowSkipException, match="were not configured"):
+            task.execute(context)
+        early = read_record(a_run, EarlyEnd)
+        assert early is not None
+        assert early.why == "the clusters were not configured"
 
     def test_without_a_run_fails_with_a_sentence(self, context: Any) -> None:
         with pytest.raises(AirflowFailException, match="reserve has not left"):
