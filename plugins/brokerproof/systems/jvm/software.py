@@ -26,6 +26,8 @@ from brokerproof.systems.jvm.distribution import Distribution
 log = logging.getLogger(__name__)
 
 _DUMP_TIMEOUT_S = 120.0
+# By default, each JVM moves its archive to a random address, so that each has a copy of it in memory of its own.
+_AT_ONE_ADDRESS = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 
 
 def archive(name: str, *, java: Path, heap_mb: int) -> Path:
@@ -118,12 +120,12 @@ class LocalSoftware:
         return self.distribution.read_shipped(name)
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the JVM option that uses a role's class data archive; empty if there is no archive.
+        """Return the JVM options that use a role's class data archive; empty if there is no archive.
 
         `heap_mb` is the heap of the node from which the archive was made. The JVM that uses it may have another heap.
         """
         archive = self.find_archive(role, heap_mb)
-        return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+        return (f"-XX:SharedArchiveFile={archive}", *_AT_ONE_ADDRESS) if archive.exists() else ()
 
     def learn(self, role: str, heap_mb: int, pid: int) -> None:
         """Make a role's class data archive from its running node `pid`, if the role has no archive yet."""

@@ -83,7 +83,7 @@ def test_nodes_use_the_class_data_of_their_own_role_and_version(cache: Path) -> 
     archive.parent.mkdir()
     archive.touch()
     assert archive.name.startswith("server-1.0-broker-")
-    assert software.list_class_data_options("broker", 64) == (f"-XX:SharedArchiveFile={archive}",)
+    assert software.list_class_data_options("broker", 64)[0] == f"-XX:SharedArchiveFile={archive}"
     assert software.list_class_data_options("broker", 65) == ()
     assert software.list_class_data_options("controller", 64) == ()
 
