@@ -10,8 +10,8 @@ from brokerproof.systems.jvm.software import Software
 # A JVM's memory outside its heap and its direct memory, in MiB: classes, code, threads and native libraries.
 BESIDE_HEAP_MB = 512
 
-# Serial garbage collection and one compiler thread, because nine JVMs share two cores. With the 48 MiB for code that one
-# compiler has by default, Java would collect all garbage after each 7 MiB of new code.
+# Serial garbage collection and one compiler thread, because nine JVMs share two cores. With the 48 MiB for code that a
+# single compiler has by default, Java would collect all garbage after each 7 MiB of new code.
 _SMALL = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
