@@ -59,6 +59,27 @@ def test_a_load_that_failed_is_named_and_everything_after_it_still_happens(runni
     )
 
 
+def test_load_and_consumers_end_after_provision_was_killed(running: Installation) -> None:
+    run_id = "never_ready-killed"
+    running.client().wait_for_dag("never_ready")
+    running.client().trigger_run("never_ready", run_id, {})
+
+    def find_provision() -> int | None:
+        tasks = {task.task_id: task for task in running.client().list_tasks("never_ready", run_id)}
+        return tasks["provision"].pid if tasks["provision"].state == "running" else None
+
+    # It would wait for the servers for 30 s.
+    psutil.Process(wait_until(find_provision, timeout_s=240, what="provision to be at work")).kill()
+    wait_until(
+        lambda: running.client().read_state("never_ready", run_id) == "failed", timeout_s=240, what="the run to end"
+    )
+    tasks = states(running, "never_ready", run_id)
+    assert (tasks["provision"], tasks["configure"], tasks["break_it"]) == ("failed", "upstream_failed", "skipped")
+    assert (tasks["load"], tasks["consume"], tasks["read_back"]) == ("success", "success", "skipped")
+    assert (running.state(run_id, "outcome") or {})["verdict"] == "unknown"
+    assert not node_processes(running.settings.runs / run_id)
+
+
 def find_driver(run_directory: Path, job: str) -> psutil.Process | None:
     """The process of Spark's driver that runs a job of the run."""
     for process in psutil.process_iter():

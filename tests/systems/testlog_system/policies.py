@@ -14,6 +14,7 @@ class ServerPolicies(FrozenModel):
     misbehaviour: Misbehaviour | None = Field(None, description="what servers do to messages that they acknowledged")
     misbehaviour_every: int = Field(100, ge=1, description="it does so to one message of so many")
     refuses_producers: bool = Field(False, description="clients of the cluster get no producer")
+    never_ready: bool = Field(False, description="the servers never count as ready")
 
 
 def parse_policies(cluster: Cluster) -> ServerPolicies:

@@ -71,4 +71,6 @@ class TestlogProvisioning:
             return False
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        return self.is_healthy(spec)
+        clusters = self._run.topology.clusters.values()
+        never = any(parse_policies(each).never_ready for each in clusters if spec.name in each.nodes)
+        return not never and self.is_healthy(spec)
