@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -18,7 +18,7 @@ from brokerproof.experiment.workload import Subscription
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled, hash_payload
+from brokerproof.systems.clients import Position, Settled, hash_payload
 from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import Addressing, name_listener
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
@@ -28,7 +28,8 @@ from brokerproof.systems.pulsar.roles import Role
 # cluster that the message was published to. The client (3.13) has no accessor for the broker's own `replicated_from`.
 # One property instead of three saves 2 µs a message.
 _IDENTITY = "brokerproof"
-_VALID_IDENTITY = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,18})", re.ASCII)
+_match_identity = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,18})", re.ASCII).fullmatch
+_NO_IDENTITY = (None, None, None)
 # The C++ client's results are slow to compare, their numbers are not.
 _OK = int(pulsar.Result.Ok)
 
@@ -87,8 +88,7 @@ class PulsarClients:
                 receiver_queue_size=self._settings.receiver_queue,
                 initial_position=pulsar.InitialPosition.Earliest,
                 replicate_subscription_state_enabled=subscription.replicated,
-            ),
-            self._cluster,
+            )
         )
 
     def reader(self, partition: int, start: Position | None = None) -> PulsarReader:
@@ -97,7 +97,30 @@ class PulsarClients:
         # The broker reads the entry at a start position even for a reader that begins after it, and fails if it is
         # unreadable (`getNonDurableSubscription` of PersistentTopic). So the reader begins with `start` itself.
         reader = self._client.create_reader(name, first, start_message_id_inclusive=start is not None)
-        return PulsarReader(reader, self._cluster, partition)
+        return PulsarReader(reader)
+
+    def describe(self, messages: Sequence[Any]) -> dict[str, Sequence[Any]]:
+        """Return the columns of messages of the C++ client.
+
+        A message without a valid identity has no producer and no seq. `replicated_from` is the cluster that the message
+        was published to; null if that is this cluster. A reader's messages have the partition -1.
+        """
+        matches = [_match_identity(each.get(_IDENTITY, "")) for each in map(_pulsar.Message.properties, messages)]
+        home, producer, seq = zip(*(match.groups() if match else _NO_IDENTITY for match in matches), strict=True)
+        ids = list(map(_pulsar.Message.message_id, messages))
+        return {
+            "producer": producer,
+            "seq": [None if each is None else int(each) for each in seq],
+            "key": [key or None for key in map(_pulsar.Message.partition_key, messages)],
+            "payload_hash": list(map(hash_payload, map(_pulsar.Message.data, messages))),
+            "partition": list(map(_pulsar.MessageId.partition, ids)),
+            "segment": list(map(_pulsar.MessageId.ledger_id, ids)),
+            "offset": list(map(_pulsar.MessageId.entry_id, ids)),
+            "batch_index": [None if index < 0 else index for index in map(_pulsar.MessageId.batch_index, ids)],
+            "redelivery_count": list(map(_pulsar.Message.redelivery_count, messages)),
+            "published_at": [at * 1000 for at in map(_pulsar.Message.publish_timestamp, messages)],
+            "replicated_from": [None if each == self._cluster else each for each in home],
+        }
 
     def close(self) -> None:
         self._client.close()
@@ -167,38 +190,35 @@ class PulsarProducer:
 
 
 class PulsarConsumer:
-    def __init__(self, consumer: pulsar.Consumer, cluster: str) -> None:
+    def __init__(self, consumer: pulsar.Consumer) -> None:
         # The C++ client's own consumer, whose messages need no wrapper.
-        self._consumer, self._cluster = consumer._consumer, cluster
+        self._consumer = consumer._consumer
 
-    def receive(self, timeout_s: float) -> Received | None:
+    def receive(self, timeout_s: float) -> Any | None:
         try:
-            return _received(self._consumer.receive(int(timeout_s * 1000)), self._cluster, None)
+            return self._consumer.receive(int(timeout_s * 1000))
         except pulsar.Timeout:
             return None
 
-    def acknowledge(self, received: Received) -> None:
-        self._consumer.acknowledge(received.handle)
+    def acknowledge(self, message: Any) -> None:
+        self._consumer.acknowledge(message)
 
     def close(self) -> None:
         self._consumer.close()
 
 
 class PulsarReader:
-    def __init__(self, reader: pulsar.Reader, cluster: str, partition: int) -> None:
+    def __init__(self, reader: pulsar.Reader) -> None:
         # The C++ client's own reader, whose messages need no wrapper.
-        self._reader, self._cluster, self._partition = reader._reader, cluster, partition
-        self._next: Position | None = None
+        self._reader = reader._reader
+        self._last: Any = None
 
-    def read(self, timeout_s: float) -> Received | None:
+    def read(self, timeout_s: float) -> Any | None:
         try:
-            message = self._reader.read_next(int(timeout_s * 1000))
+            self._last = self._reader.read_next(int(timeout_s * 1000))
         except pulsar.Timeout:
             return None
-        received = _received(message, self._cluster, self._partition)
-        if received.position is not None:
-            self._next = Position(received.position.segment, received.position.offset + 1)
-        return received
+        return self._last
 
     def at_end(self) -> bool:
         return not self._reader.has_message_available()
@@ -208,7 +228,10 @@ class PulsarReader:
 
         If the entry is a batch, more of its messages may be left to read. `at_end` is true only after all of them.
         """
-        return self._next
+        if self._last is None:
+            return None
+        last = self._last.message_id()
+        return Position(last.ledger_id(), last.entry_id() + 1)
 
     def close(self) -> None:
         self._reader.close()
@@ -225,27 +248,3 @@ def _settled(result: pulsar.Result, message_id: Any) -> Settled:
         batch = message_id.batch_index()
         position = Position(segment, message_id.entry_id(), None if batch < 0 else batch)
     return Settled(AttemptOutcome.ACKED, partition=message_id.partition(), position=position)
-
-
-def _received(message: Any, cluster: str, partition: int | None) -> Received:
-    """Return a message of the C++ client as `Received`. A message without a valid identity has no producer and no seq.
-
-    `replicated_from` is the cluster that the message was published to; None if that is `cluster`.
-    """
-    identity = _VALID_IDENTITY.fullmatch(message.properties().get(_IDENTITY, ""))
-    home, producer, seq = identity.groups() if identity else (cluster, None, None)
-    message_id = message.message_id()
-    batch = message_id.batch_index()
-    # Positional arguments, because names of fields cost time for each message.
-    return Received(
-        producer,
-        None if seq is None else int(seq),
-        message.partition_key() or None,
-        hash_payload(message.data()),
-        message_id.partition() if partition is None else partition,
-        Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
-        message.redelivery_count(),
-        message.publish_timestamp() * 1000,
-        home if home != cluster else None,
-        message,
-    )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import _pulsar
 import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
+from brokerproof.run.tables import join_columns
 from brokerproof.runtimes.node_addresses import assign_addresses
-from brokerproof.systems.clients import Position
+from brokerproof.systems.clients import Position, hash_payload
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar import client, configuration, nodes
@@ -295,39 +298,32 @@ def test_a_cluster_registered_elsewhere_is_named() -> None:
         )
 
 
-class Message:
-    """A message as the client gives it."""
+def describe(properties: dict[str, str], key: str = "k1") -> dict[str, Any]:
+    """The columns of one message of the C++ client, as a client in `US` describes them."""
+    builder = _pulsar.MessageBuilder().content(b"x").properties(properties).partition_key(key)
+    clients = client.PulsarClients.__new__(client.PulsarClients)
+    vars(clients).update(_cluster=US)
+    constant = {"run_id": "r", "cluster": US, "topic": "t"}
+    return join_columns("stored", clients.describe([builder.build()]), constant).to_pylist()[0]
 
-    def __init__(self, **properties: str) -> None:
-        self._properties = properties
 
-    def properties(self) -> dict[str, str]:
-        return self._properties
-
-    def message_id(self) -> Any:
-        class Id:
-            def __getattr__(self, name: str) -> Any:
-                return lambda: -1 if name in ("batch_index", "partition") else 5
-
-        return Id()
-
-    def partition_key(self) -> str:
-        return "k1"
-
-    def data(self) -> bytes:
-        return b"x"
-
-    def redelivery_count(self) -> int:
-        return 0
-
-    def publish_timestamp(self) -> int:
-        return 1
+def test_a_message_is_described_by_all_of_its_columns() -> None:
+    row = describe({"brokerproof": f"{EU}/p/1"})
+    assert {name: row[name] for name in ("key", "payload_hash", "partition", "batch_index", "published_at")} == {
+        "key": "k1",
+        "payload_hash": hash_payload(b"x"),
+        "partition": -1,
+        "batch_index": None,
+        # It was never published.
+        "published_at": datetime(1970, 1, 1, tzinfo=UTC),
+    }
+    assert describe({}, key="")["key"] is None
 
 
 @pytest.mark.parametrize(("home", "replicated_from"), [(EU, EU), (US, None)])
 def test_a_message_from_another_cluster_says_so(home: str, replicated_from: str | None) -> None:
-    received = client._received(Message(brokerproof=f"{home}/p/1"), US, None)
-    assert (received.producer, received.seq, received.replicated_from) == ("p", 1, replicated_from)
+    row = describe({"brokerproof": f"{home}/p/1"})
+    assert (row["producer"], row["seq"], row["replicated_from"]) == ("p", 1, replicated_from)
 
 
 @pytest.mark.parametrize(
@@ -344,8 +340,8 @@ def test_a_message_from_another_cluster_says_so(home: str, replicated_from: str 
     ],
 )
 def test_a_message_that_names_itself_otherwise_has_no_identity_and_no_home(properties: dict[str, str]) -> None:
-    received = client._received(Message(**properties), US, None)
-    assert (received.producer, received.seq, received.replicated_from) == (None, None, None)
+    row = describe(properties)
+    assert (row["producer"], row["seq"], row["replicated_from"]) == (None, None, None)
 
 
 def silent(run: Run, **sessions: list[str]) -> PulsarObservation:
