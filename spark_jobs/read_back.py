@@ -54,8 +54,11 @@ from spark_session import SparkTasks, open_job_run
 
 # The columns of this many messages are made at once. Until then, they keep their payloads in memory.
 _MOST_MESSAGES = 1000
+# A reader waits for the next message for this many seconds before it asks whether the log ends here.
+_WAIT_S = 0.1
 # A reader is closed if it gets no message for this many seconds before the log's end.
 _STALLED_S = 45.0
+_SHOW_EVERY_S = 1.0
 _MONITOR_TIMEOUT_S = 30.0
 # Reading a log ends after this many unreadable parts, because each costs two times `_STALLED_S`.
 _MOST_PARTS = 3
@@ -86,8 +89,11 @@ def read_log(run: Run, task: ReadTask) -> Batches:
     spare_collections()
     clients = make_clients(run, task.log.cluster)
     try:
+        shown_at = 0.0
         for rows in _read_all(run, task.log, clients, reading):
-            live.show(read=reading.count)
+            if time.monotonic() - shown_at >= _SHOW_EVERY_S:
+                shown_at = time.monotonic()
+                live.show(read=reading.count)
             yield rows
     except Exception as error:
         # The record holds the error, because Spark would drop the rows of other logs too if it were raised.
@@ -157,11 +163,11 @@ def _read_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -> B
 def _read_some(reader: Reader) -> tuple[list[Any], Exception | None]:
     """Return the next messages, at most `_MOST_MESSAGES`, and the error that ended them, if any.
 
-    If there are fewer messages and no error, no message came for a second.
+    If there are fewer messages and no error, no message came for `_WAIT_S` seconds.
     """
     messages: list[Any] = []
     try:
-        while len(messages) < _MOST_MESSAGES and (message := reader.read(1.0)) is not None:
+        while len(messages) < _MOST_MESSAGES and (message := reader.read(_WAIT_S)) is not None:
             messages.append(message)
     except Exception as error:
         return messages, error

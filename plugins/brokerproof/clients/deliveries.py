@@ -18,9 +18,8 @@ from brokerproof.systems.clients import Position
 
 # Microseconds that a row waits for the confirmation of its ack. After this time it is complete without confirmation.
 _CONFIRM_US = 20_000_000
-# The consumer describes this many messages at once. Until then, they keep their payloads in memory. With 1,000, they
-# leave the processor's cache before.
-_MOST_MESSAGES = 200
+# The consumer makes rows of this many messages at once. Until then, they keep their payloads in memory.
+_MOST_MESSAGES = 1000
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -61,32 +60,30 @@ class Deliveries:
         """`constant` has the values of the columns that are equal in all rows."""
         self._constant, self._time = constant, time
         self.count = 0
-        self._describe: Callable[[Sequence[Any]], Mapping[str, Sequence[Any]]] = lambda _: {}
+        self._describe: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda _: {}
         self._cluster, self._incarnation = "", 0
         # Messages without columns, and the time of each.
         self._messages: list[Any] = []
         self._times: list[int] = []
         self._arrived = 0
-        self._columns: dict[str, list[Any]] = {}
+        self._rows: list[pa.RecordBatch] = []
         self._acks: deque[ConfirmedAcks] = deque()
         self._lock = threading.Lock()
 
-    def begin(
-        self, describe: Callable[[Sequence[Any]], Mapping[str, Sequence[Any]]], *, cluster: str, incarnation: int
-    ) -> None:
+    def begin(self, describe: Callable[[Sequence[Any]], Mapping[str, Any]], *, cluster: str, incarnation: int) -> None:
         """Begin an incarnation. `describe` returns the columns of its messages, as `Clients.describe` does."""
-        self._fill_columns()
+        self._make_rows()
         with self._lock:
             self._describe, self._cluster, self._incarnation = describe, cluster, incarnation
 
     def add(self, message: Any) -> None:
         """Note a delivery that is about to be acknowledged."""
-        # `_fill_columns` counts the messages on another thread and takes the time of each, so the time comes first.
+        # `_make_rows` counts the messages on another thread and takes the time of each, so the time comes first.
         self._times.append(self._time.now_us())
         self._messages.append(message)
         self.count += 1
         if len(self._messages) >= _MOST_MESSAGES:
-            self._fill_columns()
+            self._make_rows()
 
     def confirm(self, confirmed: ConfirmedAcks) -> None:
         """Note a cluster's answer about the acks of this consumer's subscription."""
@@ -99,16 +96,13 @@ class Deliveries:
         """
         # Acks are taken first, because the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]
-        self._fill_columns()
+        self._make_rows()
         with self._lock:
-            columns, self._columns = self._columns, {}
-        if not columns:
-            return make_batch("deliveries", [], self._constant), acks
-        columns["acknowledged_at"] = [None] * len(columns["arrival"])
-        return join_columns("deliveries", columns, self._constant), acks
+            batches, self._rows = self._rows, []
+        return pa.concat_batches(batches) if batches else make_batch("deliveries", [], {}), acks
 
-    def _fill_columns(self) -> None:
-        """Describe the messages that came since the last call, and drop the messages.
+    def _make_rows(self) -> None:
+        """Make rows of the messages that came since the last call, and drop the messages.
 
         Any thread may call it. An error of `describe` is raised, and these messages have no rows then.
         """
@@ -120,14 +114,12 @@ class Deliveries:
             del self._messages[:count], self._times[:count]
             columns = {
                 **self._describe(messages),
-                "cluster": [self._cluster] * count,
-                "incarnation": [self._incarnation] * count,
-                "arrival": range(self._arrived, self._arrived + count),
-                "received_at": times,
+                "arrival": np.arange(self._arrived, self._arrived + count),
+                "received_at": np.array(times),
             }
+            constant = {"cluster": self._cluster, "incarnation": self._incarnation, "acknowledged_at": None}
+            self._rows.append(join_columns("deliveries", columns, {**self._constant, **constant}))
             self._arrived += count
-            for name, values in columns.items():
-                self._columns.setdefault(name, []).extend(values)
 
 
 class AckedDeliveries:

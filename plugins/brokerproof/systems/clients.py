@@ -131,11 +131,11 @@ class Clients(Protocol):
     def reader(self, partition: int, start: Position | None = None) -> Reader:
         """Return a new reader of one partition, from its first message or from `start` on."""
 
-    def describe(self, messages: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-        """Return {column: values} of one or more messages from consumers and readers of these clients, in their order.
+    def describe(self, messages: Sequence[Any]) -> Mapping[str, Any]:
+        """Return {column: values} of one or more messages of one consumer or reader, in the order of their arrival.
 
         The columns are those of `list_columns`, which makes them from `Received`. A message costs less time if a system
-        makes each column for many messages at once.
+        makes each column for many messages at once. `join_columns` says what a column may be.
         """
 
     def close(self) -> None:

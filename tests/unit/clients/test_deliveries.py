@@ -72,7 +72,7 @@ def test_messages_are_dropped_while_they_wait_for_the_record() -> None:
         alive.add(message := Message())
         deliveries.add(message)
     del message
-    assert (deliveries.count, len(alive)) == (2500, 100)
+    assert (deliveries.count, len(alive)) == (2500, 500)
     assert deliveries.take()[0].column("arrival").to_pylist() == list(range(2500))
     assert len(alive) == 0
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import _pulsar
 import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import join_columns
 from brokerproof.runtimes.node_addresses import assign_addresses
-from brokerproof.systems.clients import Position, hash_payload
+from brokerproof.systems.clients import Position
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import TopicLog
-from brokerproof.systems.pulsar import client, configuration, nodes
+from brokerproof.systems.pulsar import configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.system import PulsarAdministration
@@ -296,52 +293,6 @@ def test_a_cluster_registered_elsewhere_is_named() -> None:
             load_scenario(ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies")[0].workload,
             registrations,
         )
-
-
-def describe(properties: dict[str, str], key: str = "k1") -> dict[str, Any]:
-    """The columns of one message of the C++ client, as a client in `US` describes them."""
-    builder = _pulsar.MessageBuilder().content(b"x").properties(properties).partition_key(key)
-    clients = client.PulsarClients.__new__(client.PulsarClients)
-    vars(clients).update(_cluster=US)
-    constant = {"run_id": "r", "cluster": US, "topic": "t"}
-    return join_columns("stored", clients.describe([builder.build()]), constant).to_pylist()[0]
-
-
-def test_a_message_is_described_by_all_of_its_columns() -> None:
-    row = describe({"brokerproof": f"{EU}/p/1"})
-    assert {name: row[name] for name in ("key", "payload_hash", "partition", "batch_index", "published_at")} == {
-        "key": "k1",
-        "payload_hash": hash_payload(b"x"),
-        "partition": -1,
-        "batch_index": None,
-        # It was never published.
-        "published_at": datetime(1970, 1, 1, tzinfo=UTC),
-    }
-    assert describe({}, key="")["key"] is None
-
-
-@pytest.mark.parametrize(("home", "replicated_from"), [(EU, EU), (US, None)])
-def test_a_message_from_another_cluster_says_so(home: str, replicated_from: str | None) -> None:
-    row = describe({"brokerproof": f"{home}/p/1"})
-    assert (row["producer"], row["seq"], row["replicated_from"]) == ("p", 1, replicated_from)
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {},
-        {"other": f"{EU}/p/1"},
-        *(
-            {"brokerproof": text}
-            for text in ("", f"{EU}/p", f"{EU}/p/", f"{EU}/p/-1", f"{EU}/p/1/2", f"{EU}/p/١", f"{EU}//1")
-        ),
-        # It has more digits than a column takes.
-        {"brokerproof": f"{EU}/p/{10**18}"},
-    ],
-)
-def test_a_message_that_names_itself_otherwise_has_no_identity_and_no_home(properties: dict[str, str]) -> None:
-    row = describe(properties)
-    assert (row["producer"], row["seq"], row["replicated_from"]) == (None, None, None)
 
 
 def silent(run: Run, **sessions: list[str]) -> PulsarObservation:
