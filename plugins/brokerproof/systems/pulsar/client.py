@@ -29,8 +29,8 @@ from brokerproof.systems.pulsar.roles import Role
 # A message carries its identity in fields of its own, so a corrupted payload does not hide it. The name of its producer
 # is HOME/PRODUCER, where the home is the cluster that it was published to: the client (3.13) has no accessor for the
 # broker's own `replicated_from`. The event time is seq + 1, because 0 means that there is none. The client returns this
-# number in 0.1 µs; a property that holds the identity takes 1.1 µs until it is parsed.
-_MOST_SEQ = 10**18
+# number in 0.1 µs; a property that holds the identity takes 1.1 µs until it is parsed. A larger event time is no seq's.
+_MOST_EVENT_TIME = 10**18
 # The C++ client's results are slow to compare, their numbers are not.
 _OK = int(pulsar.Result.Ok)
 
@@ -108,18 +108,18 @@ class PulsarClients:
         counts = np.diff(starts, append=len(messages))
         firsts = [messages[start] for start in starts]
         ids = [first.message_id() for first in firsts]
-        owners = [_parse_owner(first.producer_name()) for first in firsts]
+        homes, producers = zip(*(_parse_owner(first.producer_name()) for first in firsts), strict=True)
 
-        def repeat(values: Sequence[Any], dtype: Any = np.int64) -> Any:
+        def repeat(values: Sequence[Any], dtype: Any = None) -> Any:
             return np.repeat(np.array(values, dtype), counts)
 
-        place = np.arange(len(messages)) - np.repeat(starts, counts)
         first_index = repeat([each.batch_index() for each in ids])
+        place = np.arange(len(messages)) - np.repeat(starts, counts)
         event_times = np.array([each.event_timestamp() for each in messages], np.uint64)
-        is_valid = (event_times > 0) & (event_times <= _MOST_SEQ) & repeat([home != "" for home, _ in owners], bool)
-        homes = ["" if home == self._cluster else home for home, _ in owners]
+        is_valid = (event_times > 0) & (event_times <= _MOST_EVENT_TIME) & repeat([each is not None for each in homes])
+        replicated_from = [None if home == self._cluster else home for home in homes]
         return {
-            "producer": np.where(is_valid, repeat([producer for _, producer in owners], object), None),
+            "producer": np.where(is_valid, repeat(producers, object), None),
             "seq": pa.array(event_times.astype(np.int64) - 1, mask=~is_valid),
             "key": [each.partition_key() or None for each in messages],
             "payload_hash": [hash_payload(each.data()) for each in messages],
@@ -129,7 +129,7 @@ class PulsarClients:
             "batch_index": pa.array(first_index + place, mask=first_index < 0),
             "redelivery_count": repeat([each.redelivery_count() for each in firsts]),
             "published_at": repeat([each.publish_timestamp() * 1000 for each in firsts]),
-            "replicated_from": np.where(is_valid, repeat([home or None for home in homes], object), None),
+            "replicated_from": np.where(is_valid, repeat(replicated_from, object), None),
         }
 
     def close(self) -> None:
@@ -278,10 +278,10 @@ def _find_end(messages: Sequence[Any], start: int) -> int:
     return start + 1 + bisect_left(candidates, True, key=is_behind)
 
 
-def _parse_owner(name: str) -> tuple[str, str]:
-    """Return the home and the producer of messages from the name of Pulsar's producer; "" and "" if it has none."""
+def _parse_owner(name: str) -> tuple[str, str] | tuple[None, None]:
+    """Return the home and the producer of messages from the name of Pulsar's producer; twice None for another form."""
     home, _, producer = name.partition("/")
-    return (home, producer) if home and producer and "/" not in producer else ("", "")
+    return (home, producer) if home and producer and "/" not in producer else (None, None)
 
 
 def _settled(result: pulsar.Result, message_id: Any) -> Settled:
