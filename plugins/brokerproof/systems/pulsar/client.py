@@ -104,10 +104,9 @@ class PulsarClients:
         A message without a valid identity has no producer and no seq. `replicated_from` is the cluster that the message
         was published to; null if that is this cluster. A reader's messages have the partition -1.
         """
-        starts = _find_starts(messages)
+        starts, ids = _find_entries(messages)
         counts = np.diff(starts, append=len(messages))
         firsts = [messages[start] for start in starts]
-        ids = [first.message_id() for first in firsts]
         homes, producers = zip(*(_parse_owner(first.producer_name()) for first in firsts), strict=True)
 
         def repeat(values: Sequence[Any], dtype: Any = None) -> Any:
@@ -246,24 +245,26 @@ class PulsarReader:
         self._reader.close()
 
 
-def _find_starts(messages: Sequence[Any]) -> Sequence[int]:
-    """Return the index of each message that begins another entry, in ascending order; 0 is the first.
+def _find_entries(messages: Sequence[Any]) -> tuple[Sequence[int], list[Any]]:
+    """Return the index and the id of each message that begins another entry, in ascending order; 0 is the first index.
 
     The messages between two of these indexes share an entry. Their batch indexes ascend one by one, because the client
     takes the messages of a batch out of it in order. A client of several partitions may mix their messages, so each
-    index is returned then.
+    message is returned then.
     """
-    if messages[0].message_id().partition() >= 0:
-        return range(len(messages))
-    starts = [0]
-    while (end := _find_end(messages, starts[-1])) < len(messages):
+    starts, ids = [0], [messages[0].message_id()]
+    if ids[0].partition() >= 0:
+        return range(len(messages)), [each.message_id() for each in messages]
+    while (end := _find_end(messages, starts[-1], ids[-1])) < len(messages):
         starts.append(end)
-    return starts
+        ids.append(messages[end].message_id())
+    return starts, ids
 
 
-def _find_end(messages: Sequence[Any], start: int) -> int:
-    """Return the index after the last message of the entry that begins, or goes on, at the index `start`."""
-    first = messages[start].message_id()
+def _find_end(messages: Sequence[Any], start: int, first: Any) -> int:
+    """Return the index after the last message of an entry, which begins or goes on at `start` with the id `first`."""
+    if first.batch_index() < 0:
+        return start + 1
     ledger, entry, offset = first.ledger_id(), first.entry_id(), first.batch_index() - start
 
     def is_behind(at: int) -> bool:
