@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from brokerproof import clock
 from brokerproof.clients.client_process import spare_collections
 from brokerproof.clients.closing import close_clients
-from brokerproof.clients.deliveries import list_columns
 from brokerproof.errors import BrokerproofError, DeadlineError, RunError
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.directory import Run
@@ -40,7 +40,7 @@ from brokerproof.run.records import (
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches, join_columns
 from brokerproof.systems.abilities import LocatesCopies, ReadsFromDisk
-from brokerproof.systems.clients import Clients, Position, Reader, Received
+from brokerproof.systems.clients import Clients, Position, Reader
 from brokerproof.systems.destinations import find_replication_drains, list_clusters_reached
 from brokerproof.systems.protocols import Administration, Observation, TopicLog
 from brokerproof.systems.registry import (
@@ -52,14 +52,16 @@ from brokerproof.systems.registry import (
 )
 from spark_session import SparkTasks, open_job_run
 
-_ROWS = 5000
+# The columns of this many messages are made at once. Until then, they keep their payloads in memory.
+_MOST_MESSAGES = 1000
+# A reader waits for the next message for this many seconds before it asks whether the log ends here.
+_WAIT_S = 0.1
 # A reader is closed if it gets no message for this many seconds before the log's end.
 _STALLED_S = 45.0
+_SHOW_EVERY_S = 1.0
 _MONITOR_TIMEOUT_S = 30.0
 # Reading a log ends after this many unreadable parts, because each costs two times `_STALLED_S`.
 _MOST_PARTS = 3
-# The fields of a message that was read, without the client's own object.
-_READ = Received._fields[:-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +85,16 @@ class _Reading:
 
 def read_log(run: Run, task: ReadTask) -> Batches:
     """Read one log as a Spark task, yield rows of the table `stored`, and record whether it was read to its end."""
-    log, live, reading = task.log, LiveStatus(run, f"read-back-{task.number}"), _Reading()
-    constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
+    live, reading = LiveStatus(run, f"read-back-{task.number}"), _Reading()
     spare_collections()
-    clients = make_clients(run, log.cluster)
-    rows: list[tuple[Any, ...]] = []
+    clients = make_clients(run, task.log.cluster)
     try:
-        for received in _receive_all(run, log, clients, reading):
-            rows.append(received[:-1])
-            if len(rows) >= _ROWS:
+        shown_at = 0.0
+        for rows in _read_all(run, task.log, clients, reading):
+            if time.monotonic() - shown_at >= _SHOW_EVERY_S:
+                shown_at = time.monotonic()
                 live.show(read=reading.count)
-                yield join_columns("stored", list_columns(_READ, rows), constant)
-                rows = []
+            yield rows
     except Exception as error:
         # The record holds the error, because Spark would drop the rows of other logs too if it were raised.
         reading.problem = f"{type(error).__name__} at {_describe(reading.at)}: {error}"
@@ -102,14 +102,13 @@ def read_log(run: Run, task: ReadTask) -> Batches:
         reading.passed = reading.at
     finally:
         close_clients(client=clients)
-    if rows:
-        yield join_columns("stored", list_columns(_READ, rows), constant)
     live.show(read=reading.count)
     write_record(run, _conclude_log(run, task, reading))
 
 
-def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -> Iterator[Received]:
-    """Yield the messages of a log, skip its unreadable parts, and note the progress in `reading`."""
+def _read_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -> Batches:
+    """Yield rows of the messages of a log, skip its unreadable parts, and note the progress in `reading`."""
+    constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
     # If the system does not say where parts begin, no part is skipped, and one reader waits as long as two.
     has_parts = isinstance(make_observation(run), LocatesCopies)
     patience_s = _STALLED_S if has_parts else 2 * _STALLED_S
@@ -118,20 +117,21 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
     # an unreadable part.
     start: Position | None = None
     while True:
-        received = reader.read(1.0)
-        if received is not None and is_second and has_parts and not _is_new(received, reading):
-            # The second reader gets the messages of the last entry again.
-            continue
-        if received is not None:
+        messages, error = _read_some(reader)
+        rows = join_columns("stored", clients.describe(messages), constant) if messages else None
+        if rows is not None and is_second and has_parts:
+            rows = _drop_known(rows, reading.at)
+        if rows is not None and rows.num_rows:
             progressed, is_second = time.monotonic(), not has_parts
-            reading.count += 1
-            reading.at, reading.passed = received.position, reader.next_position()
-            start = reading.at
-            yield received
-            # Without this, a reader would wait for a message after the last one.
-            if log.end is not None and _is_behind(reader, log.end) and reader.at_end():
-                break
-        elif reader.at_end() and (log.end is None or _is_behind(reader, log.end)):
+            reading.count += rows.num_rows
+            reading.at = start = _find_last_position(rows)
+            reading.passed = reader.next_position()
+            yield rows
+        if error is not None:
+            raise error
+        if len(messages) == _MOST_MESSAGES:
+            continue
+        if reader.at_end() and (log.end is None or _is_behind(reader, log.end)):
             break
         elif time.monotonic() - progressed <= patience_s:
             continue
@@ -160,12 +160,35 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
     close_clients(reader=reader)
 
 
-def _is_new(received: Received, reading: _Reading) -> bool:
-    """Return whether a message comes after the last message that was read; true if one of the positions is unknown."""
-    if reading.at is None or received.position is None:
-        return True
-    (*_, index), (*_, last) = received.position, reading.at
-    return (*received.position[:2], index or 0) > (*reading.at[:2], last or 0)
+def _read_some(reader: Reader) -> tuple[list[Any], Exception | None]:
+    """Return the next messages, at most `_MOST_MESSAGES`, and the error that ended them, if any.
+
+    If there are fewer messages and no error, no message came for `_WAIT_S` seconds.
+    """
+    messages: list[Any] = []
+    try:
+        while len(messages) < _MOST_MESSAGES and (message := reader.read(_WAIT_S)) is not None:
+            messages.append(message)
+    except Exception as error:
+        return messages, error
+    return messages, None
+
+
+def _drop_known(rows: pa.RecordBatch, at: Position | None) -> pa.RecordBatch:
+    """Return the rows after the position `at`, because a second reader gets the messages of the last entry again.
+
+    A row without a position is kept.
+    """
+    places = zip(*(rows.column(name).to_pylist() for name in ("segment", "offset", "batch_index")), strict=True)
+    last = (-1, -1, -1) if at is None else (*at[:2], at.index or 0)
+    is_new = [segment is None or (segment, offset, index or 0) > last for segment, offset, index in places]
+    return rows.filter(pa.array(is_new, pa.bool_()))
+
+
+def _find_last_position(rows: pa.RecordBatch) -> Position | None:
+    """Return the position of the last row; None if the system gave none."""
+    segment, offset, index = (rows.column(name)[-1].as_py() for name in ("segment", "offset", "batch_index"))
+    return None if segment is None else Position(segment, offset, index)
 
 
 def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> UnreadablePart:

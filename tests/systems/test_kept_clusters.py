@@ -89,9 +89,9 @@ def publish(run: Run, count: int) -> list[int]:
     producer.close()
     reader, found = clients.reader(-1), []
     while not reader.at_end():
-        if (received := reader.read(0.2)) is not None and received.seq is not None:
-            found.append(received.seq)
-    return found
+        if (message := reader.read(0.2)) is not None:
+            found.append(message)
+    return list(clients.describe(found)["seq"])
 
 
 def list_servers(run: Run) -> dict[str, int]:

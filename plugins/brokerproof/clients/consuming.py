@@ -26,7 +26,7 @@ from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
-from brokerproof.run.tables import Batches, join_columns, make_batch
+from brokerproof.run.tables import Batches, make_batch
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.abilities import ConfirmsAcks
 from brokerproof.systems.clients import Clients, Consumer
@@ -94,7 +94,14 @@ class MovingConsumer:
         self._first_incarnation = task.find_incarnations(run, epoch).start
         # The consumer's current cluster.
         self.cluster = task.cluster
-        self.deliveries = Deliveries()
+        self.deliveries = Deliveries(
+            {
+                "run_id": run.run_id,
+                "topic": name_topic(run),
+                "subscription": task.subscription,
+                "consumer": task.consumer,
+            }
+        )
         self.leaving = threading.Event()
         # `stopping` ends the consumer after the messages that are left. `hurrying` ends it at once.
         self.stopping, self.hurrying = threading.Event(), threading.Event()
@@ -137,14 +144,14 @@ class MovingConsumer:
             self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
 
     def _receive_on(self, cluster: str, moves: int) -> None:
-        incarnation = self._first_incarnation + moves
         clients = make_clients(self.run, cluster, self.subscription.region)
         try:
             consumer = self._subscribe(clients, cluster, again=moves > 0)
             self.cluster = cluster
+            self.deliveries.begin(clients.describe, cluster=cluster, incarnation=self._first_incarnation + moves)
             while not self.stopping.is_set() and (moves or not self.leaving.is_set()):
-                self._receive(consumer, incarnation)
-            while self.stopping.is_set() and not self.hurrying.is_set() and self._receive(consumer, incarnation):
+                self._receive(consumer)
+            while self.stopping.is_set() and not self.hurrying.is_set() and self._receive(consumer):
                 pass
         finally:
             if self.stopping.is_set():
@@ -166,12 +173,12 @@ class MovingConsumer:
                     raise
                 log.warning("%s does not get to %s yet: %s", self.task.consumer, cluster, error)
 
-    def _receive(self, consumer: Consumer, incarnation: int) -> bool:
-        received = consumer.receive(0.2)
-        if received is None:
+    def _receive(self, consumer: Consumer) -> bool:
+        message = consumer.receive(0.2)
+        if message is None:
             return False
-        self.deliveries.add(received, cluster=self.cluster, incarnation=incarnation)
-        consumer.acknowledge(received)
+        self.deliveries.add(message)
+        consumer.acknowledge(message)
         return True
 
 
@@ -182,20 +189,17 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
     """
     consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
-    constant = {
-        "run_id": run.run_id,
-        "topic": name_topic(run),
-        "subscription": task.subscription,
-        "consumer": task.consumer,
-    }
-
     # If the consumer is killed within its first seconds, this file shows that it ran.
-    record.append(make_batch("deliveries", [], constant))
+    record.append(make_batch("deliveries", [], {}))
 
     def keep() -> None:
-        columns, acks = consumer.deliveries.take()
-        if columns["seq"] or acks:
-            record.append(join_columns("deliveries", columns, constant), acks)
+        try:
+            rows, acks = consumer.deliveries.take()
+        except Exception as error:
+            consumer.error = consumer.error or error
+            return
+        if rows.num_rows or acks:
+            record.append(rows, acks)
 
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
     receiving.start()

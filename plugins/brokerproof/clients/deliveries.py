@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -12,15 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from brokerproof import clock
-from brokerproof.run.tables import SCHEMAS
-from brokerproof.systems.clients import Position, Received
+from brokerproof.run.tables import SCHEMAS, join_columns, make_batch
+from brokerproof.systems.clients import Position
 
 # Microseconds that a row waits for the confirmation of its ack. After this time it is complete without confirmation.
 _CONFIRM_US = 20_000_000
-# The columns of a position.
-_PLACE = ("segment", "offset", "batch_index")
-_NO_POSITION = (None, None, None)
-_DELIVERED = ("cluster", "incarnation", "arrival", "received_at", *Received._fields[:-1])
+# The consumer makes rows of this many messages at once. Until then, they keep their payloads in memory.
+_MOST_MESSAGES = 1000
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -51,50 +50,76 @@ def _is_number(value: object) -> bool:
     return type(value) is int and -(2**63) <= value < 2**63
 
 
-def list_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
-    """Return {column: values} of received messages, with the columns of a position instead of `position`.
-
-    Each row has the values that `names` names.
-    """
-    if not rows:
-        return dict.fromkeys((*names, *_PLACE), ())
-    columns: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
-    places = zip(*(position or _NO_POSITION for position in columns.pop("position")), strict=True)
-    return columns | dict(zip(_PLACE, places, strict=True))
-
-
 class Deliveries:
     """The deliveries to one consumer, and the cluster's answers about acks, until they are written to the record.
 
     One thread adds deliveries, one adds answers, and one takes both.
     """
 
-    def __init__(self, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
-        self._time = time
+    def __init__(self, constant: Mapping[str, Any], time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
+        """`constant` has the values of the columns that are equal in all rows."""
+        self._constant, self._time = constant, time
         self.count = 0
-        # Columns are made when the record is written, because a dictionary for each message would take longer.
-        self._received: deque[tuple[Any, ...]] = deque()
+        self._describe: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda _: {}
+        self._cluster, self._incarnation = "", 0
+        # Messages without columns, and the time of each.
+        self._messages: list[Any] = []
+        self._times: list[int] = []
+        self._arrived = 0
+        self._rows: list[pa.RecordBatch] = []
         self._acks: deque[ConfirmedAcks] = deque()
+        self._lock = threading.Lock()
 
-    def add(self, received: Received, *, cluster: str, incarnation: int) -> None:
+    def begin(self, describe: Callable[[Sequence[Any]], Mapping[str, Any]], *, cluster: str, incarnation: int) -> None:
+        """Begin an incarnation. `describe` returns the columns of its messages, as `Clients.describe` does."""
+        self._make_rows()
+        with self._lock:
+            self._describe, self._cluster, self._incarnation = describe, cluster, incarnation
+
+    def add(self, message: Any) -> None:
         """Note a delivery that is about to be acknowledged."""
-        # The client's own object would keep the payload in memory.
-        self._received.append((cluster, incarnation, self.count, self._time.now_us(), *received[:-1]))
+        # `_make_rows` counts the messages on another thread and takes the time of each, so the time comes first.
+        self._times.append(self._time.now_us())
+        self._messages.append(message)
         self.count += 1
+        if len(self._messages) >= _MOST_MESSAGES:
+            self._make_rows()
 
     def confirm(self, confirmed: ConfirmedAcks) -> None:
         """Note a cluster's answer about the acks of this consumer's subscription."""
         self._acks.append(confirmed)
 
-    def take(self) -> tuple[dict[str, Sequence[Any]], list[ConfirmedAcks]]:
+    def take(self) -> tuple[pa.RecordBatch, list[ConfirmedAcks]]:
         """Return the deliveries and the cluster's answers that came since the last call, both in order of arrival.
 
-        The deliveries are {column: values}. `acknowledged_at` is empty in each of them.
+        The deliveries are rows of the table `deliveries`. `acknowledged_at` is empty in each of them.
         """
         # Acks are taken first, because the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]
-        rows = [self._received.popleft() for _ in range(len(self._received))]
-        return {**list_columns(_DELIVERED, rows), "acknowledged_at": [None] * len(rows)}, acks
+        self._make_rows()
+        with self._lock:
+            batches, self._rows = self._rows, []
+        return pa.concat_batches(batches) if batches else make_batch("deliveries", [], {}), acks
+
+    def _make_rows(self) -> None:
+        """Make rows of the messages that came since the last call, and drop the messages.
+
+        Any thread may call it. An error of `describe` is raised, and these messages have no rows then.
+        """
+        with self._lock:
+            count = len(self._messages)
+            if not count:
+                return
+            messages, times = self._messages[:count], self._times[:count]
+            del self._messages[:count], self._times[:count]
+            columns = {
+                **self._describe(messages),
+                "arrival": np.arange(self._arrived, self._arrived + count),
+                "received_at": np.array(times),
+            }
+            constant = {"cluster": self._cluster, "incarnation": self._incarnation, "acknowledged_at": None}
+            self._rows.append(join_columns("deliveries", columns, {**self._constant, **constant}))
+            self._arrived += count
 
 
 class AckedDeliveries:

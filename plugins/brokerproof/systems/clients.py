@@ -5,7 +5,7 @@ Clients publish, consume and read back single messages, and report the position 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import xxhash
@@ -57,8 +57,18 @@ class Received(NamedTuple):
     published_at: int
     # The cluster that the message was published to; None if the message was received in that cluster.
     replicated_from: str | None
-    # The client's own object, for `acknowledge`. It is the last field, so that it can be left out.
-    handle: Any
+
+
+# The columns of a position in the tables.
+_PLACE = ("segment", "offset", "batch_index")
+_NO_POSITION = (None, None, None)
+
+
+def list_columns(messages: Sequence[Received]) -> dict[str, Sequence[Any]]:
+    """Return {column: values} of one or more messages, with the columns of a position instead of `position`."""
+    columns: dict[str, Sequence[Any]] = dict(zip(Received._fields, zip(*messages, strict=True), strict=True))
+    places = zip(*(position or _NO_POSITION for position in columns.pop("position")), strict=True)
+    return columns | dict(zip(_PLACE, places, strict=True))
 
 
 class Producer(Protocol):
@@ -72,12 +82,12 @@ class Producer(Protocol):
 
 
 class Consumer(Protocol):
-    """Receives the messages of a subscription."""
+    """Receives the messages of a subscription. A message may be any object that `Clients.describe` knows."""
 
-    def receive(self, timeout_s: float) -> Received | None:
+    def receive(self, timeout_s: float) -> Any | None:
         """Return the next message; None if no message came within `timeout_s` seconds."""
 
-    def acknowledge(self, received: Received) -> None:
+    def acknowledge(self, message: Any) -> None:
         """Acknowledge a message without waiting. The cluster's answer is not reported."""
 
     def close(self) -> None:
@@ -85,9 +95,12 @@ class Consumer(Protocol):
 
 
 class Reader(Protocol):
-    """Reads a partition's log, from its beginning or from a position."""
+    """Reads a partition's log, from its beginning or from a position.
 
-    def read(self, timeout_s: float) -> Received | None:
+    A message may be any object that `Clients.describe` knows.
+    """
+
+    def read(self, timeout_s: float) -> Any | None:
         """Return the next message; None if no message came within `timeout_s` seconds."""
 
     def at_end(self) -> bool:
@@ -117,6 +130,13 @@ class Clients(Protocol):
 
     def reader(self, partition: int, start: Position | None = None) -> Reader:
         """Return a new reader of one partition, from its first message or from `start` on."""
+
+    def describe(self, messages: Sequence[Any]) -> Mapping[str, Any]:
+        """Return {column: values} of one or more messages of one consumer or reader, in the order of their arrival.
+
+        The columns are those of `list_columns`, which makes them from `Received`. A message costs less time if a system
+        makes each column for many messages at once. `join_columns` says what a column may be.
+        """
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.records import LogsRead, read_record, write_record
 from brokerproof.run.seals import seal_tables
-from brokerproof.systems.clients import Received
+from brokerproof.run.tables import join_columns
 from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
@@ -34,15 +35,17 @@ def publish(geo: ConfiguredRun, cluster: str, count: int) -> None:
     assert {answer.outcome for answer in answers} == {"acked"}
 
 
-def read(geo: ConfiguredRun, cluster: str) -> list[Received]:
+def read(geo: ConfiguredRun, cluster: str) -> list[dict[str, Any]]:
+    """The rows of the table `stored` for all messages of a cluster's log."""
     clients = make_clients(geo.run, cluster)
     try:
         reader = clients.reader(-1)
         found = []
         while not reader.at_end():
-            if (received := reader.read(5)) is not None:
-                found.append(received)
-        return found
+            if (message := reader.read(5)) is not None:
+                found.append(message)
+        constant = {"run_id": "r", "cluster": cluster, "topic": "t"}
+        return join_columns("stored", clients.describe(found), constant).to_pylist()
     finally:
         clients.close()
 
@@ -59,11 +62,11 @@ def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(ge
     for cluster in (EU, US):
         publish(geo, cluster, 50)
     drain(geo.observation)
-    assert Counter((one.producer, one.replicated_from) for one in read(geo, EU)) == {
+    assert Counter((one["producer"], one["replicated_from"]) for one in read(geo, EU)) == {
         ("cluster-eu-p0", None): 50,
         ("cluster-us-p0", US): 50,
     }
-    assert Counter((one.producer, one.replicated_from) for one in read(geo, US)) == {
+    assert Counter((one["producer"], one["replicated_from"]) for one in read(geo, US)) == {
         ("cluster-eu-p0", EU): 50,
         ("cluster-us-p0", None): 50,
     }
@@ -75,9 +78,9 @@ def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Configur
     cluster = geo.observation.clusters[US]
     address = geo.run.facts.addresses[cluster.find_owner()]
     for one in read(geo, US)[-5:]:
-        path = f"{cluster.partitions[0][1]}/ledger/{one.position.segment}/entry/{one.position.offset}"
+        path = f"{cluster.partitions[0][1]}/ledger/{one['segment']}/entry/{one['offset']}"
         answer = httpx.get(f"http://{address}:8080{path}", trust_env=False)
-        assert answer.headers.get("X-Pulsar-replicated-from") == one.replicated_from == EU
+        assert answer.headers.get("X-Pulsar-replicated-from") == one["replicated_from"] == EU
 
 
 def test_both_clusters_know_each_other_and_a_changed_address_is_named(geo: ConfiguredRun) -> None:
@@ -186,9 +189,9 @@ def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
         for _ in range(8):
             conftest.publish(run, EU, f"p{acknowledged}", 50)
             for _ in range(50):
-                received = consumer.receive(5)
-                assert received is not None
-                consumer.acknowledge(received)
+                message = consumer.receive(5)
+                assert message is not None
+                consumer.acknowledge(message)
                 acknowledged += 1
             time.sleep(0.5)
         observation = PulsarObservation(run)

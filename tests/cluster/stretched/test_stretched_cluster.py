@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pulsar
+import pyarrow as pa
 import pytest
 import read_back
 from brokerproof import lifecycle
@@ -215,8 +216,9 @@ def test_a_reader_begins_with_the_entry_that_it_is_given(stretched: ConfiguredRu
     try:
         for number, ack in enumerate(acks):
             reader = clients.reader(ack.partition, ack.position)
-            found = [reader.read(30.0).position for _ in acks[number:]]
-            assert found == [each.position for each in acks[number:]]
+            found = clients.describe([reader.read(30.0) for _ in acks[number:]])
+            columns = [pa.array(found[name]).to_pylist() for name in ("segment", "offset", "batch_index")]
+            assert list(zip(*columns, strict=True)) == [each.position for each in acks[number:]]
             assert reader.at_end()
             reader.close()
     finally:

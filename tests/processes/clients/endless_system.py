@@ -10,13 +10,15 @@ from typing import Any
 
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled
+from brokerproof.systems.clients import Position, Received, Settled, list_columns
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.system import Pulsar
 
 
 class EndlessClients:
     """Acks at once but for every seventh message, which gets no answer; has a message every millisecond."""
+
+    describe = staticmethod(list_columns)
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -34,7 +36,7 @@ class EndlessClients:
     def receive(self, timeout_s: float) -> Received:
         time.sleep(0.001)
         number = next(self._numbers)
-        return Received("p", number, "k", 0, -1, Position(1, number), 0, 0, None, None)
+        return Received("p", number, "k", 0, -1, Position(1, number), 0, 0, None)
 
     def acknowledge(self, received: Received) -> None:
         pass

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled, hash_payload
+from brokerproof.systems.clients import Position, Received, Settled, hash_payload, list_columns
 from testlog.client import Delivery, LogCluster, LogConsumer, LogProducer, LogReader, Settlement
 
 from testlog_system.client_settings import LogClientSettings
@@ -37,13 +38,16 @@ class TestlogClients:
         )
 
     def consumer(self, subscription: Subscription, name: str) -> TestlogConsumer:
-        return TestlogConsumer(LogConsumer(self._cluster, self._topic, subscription.name), self._numbers)
+        return TestlogConsumer(LogConsumer(self._cluster, self._topic, subscription.name))
 
     def reader(self, partition: int, start: Position | None = None) -> TestlogReader:
         """Return a new reader of one partition, from its beginning. Raises ValueError if `start` is given."""
         if start is not None:
             raise ValueError("a reader of the log server begins at the beginning")
-        return TestlogReader(LogReader(self._cluster, self._topic, self._numbers.index(partition)), self._numbers)
+        return TestlogReader(LogReader(self._cluster, self._topic, self._numbers.index(partition)))
+
+    def describe(self, messages: Sequence[Delivery]) -> dict[str, Sequence[Any]]:
+        return list_columns([_received(delivery, self._numbers) for delivery in messages])
 
     def close(self) -> None:
         """There is nothing to close, because each client closes its own connections."""
@@ -70,28 +74,26 @@ class TestlogProducer:
 
 
 class TestlogConsumer:
-    def __init__(self, consumer: LogConsumer, numbers: list[int]) -> None:
-        self._consumer, self._numbers = consumer, numbers
+    def __init__(self, consumer: LogConsumer) -> None:
+        self._consumer = consumer
 
-    def receive(self, timeout_s: float) -> Received | None:
-        delivery = self._consumer.receive(timeout_s)
-        return None if delivery is None else _received(delivery, self._numbers)
+    def receive(self, timeout_s: float) -> Delivery | None:
+        return self._consumer.receive(timeout_s)
 
-    def acknowledge(self, received: Received) -> None:
+    def acknowledge(self, message: Delivery) -> None:
         """Acknowledge the message and all messages before it in its partition."""
-        self._consumer.acknowledge(received.handle)
+        self._consumer.acknowledge(message)
 
     def close(self) -> None:
         self._consumer.close()
 
 
 class TestlogReader:
-    def __init__(self, reader: LogReader, numbers: list[int]) -> None:
-        self._reader, self._numbers = reader, numbers
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
 
-    def read(self, timeout_s: float) -> Received | None:
-        delivery = self._reader.read(timeout_s)
-        return None if delivery is None else _received(delivery, self._numbers)
+    def read(self, timeout_s: float) -> Delivery | None:
+        return self._reader.read(timeout_s)
 
     def at_end(self) -> bool:
         """Return whether the reader has reached the end that the leader named in its last answer."""
@@ -117,5 +119,4 @@ def _received(delivery: Delivery, numbers: list[int]) -> Received:
         redelivery_count=0,
         published_at=record.published_at,
         replicated_from=None,
-        handle=delivery,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from brokerproof.clients.consuming import MovingConsumer, consume, plan_consumer
 from brokerproof.clients.record import RecordReader
 from brokerproof.clock import wait_until
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
-from brokerproof.systems.clients import Position, Received
+from brokerproof.systems.clients import Position, Received, list_columns
 from builders import make_run
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
@@ -27,6 +27,8 @@ EU, US = "cluster-eu", "cluster-us"
 class Clients:
     """Clients of one cluster, which has endless messages; closing those of eu takes for ever."""
 
+    describe = staticmethod(list_columns)
+
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
         self._numbers: Iterator[int] = iter(range(10**9))
@@ -36,10 +38,10 @@ class Clients:
         assert subscription.replicated
         return self
 
-    def receive(self, timeout_s: float) -> Received:
+    def receive(self, timeout_s: float) -> Received | None:
         threading.Event().wait(0.001)
         number = next(self._numbers)
-        return Received(self.cluster, number, "k", 0, -1, Position(1, number, None), 0, 0, None, None)
+        return Received(self.cluster, number, "k", 0, -1, Position(1, number, None), 0, 0, None)
 
     def acknowledge(self, received: Received) -> None:
         pass
@@ -81,10 +83,9 @@ def test_it_goes_after_the_fault_and_its_time_and_does_not_wait_for_what_it_leav
     wait_until(lambda: consumer.cluster == US, timeout_s=10, what="the move")
     before = consumer.deliveries.count
     wait_until(lambda: consumer.deliveries.count > before + 5, timeout_s=10, what="messages of us")
-    columns, _ = consumer.deliveries.take()
-    places = zip(columns["cluster"], columns["producer"], columns["incarnation"], strict=True)
-    assert set(places) == {(EU, EU, 0), (US, US, 1)}
-    assert list(columns["arrival"]) == list(range(len(columns["arrival"])))
+    rows = consumer.deliveries.take()[0].to_pylist()
+    assert {(row["cluster"], row["producer"], row["incarnation"]) for row in rows} == {(EU, EU, 0), (US, US, 1)}
+    assert [row["arrival"] for row in rows] == list(range(len(rows)))
 
 
 class NotAnsweringError(Exception):
@@ -160,6 +161,32 @@ def test_a_consumer_that_may_still_receive_at_its_end_leaves_no_count(
     # What it received until then is recorded.
     record = RecordReader(run, task.client, epoch=0)
     assert sum(segment.rows.num_rows for segment in record.read_rest()) == 3
+
+
+def test_messages_that_cannot_be_described_are_a_problem_of_the_consumer(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, task = consumer.run, consumer.task
+
+    class Undescribed(Clients):
+        def receive(self, timeout_s: float) -> Received | None:
+            write_record(run, ConsumersStop(at=clock.now_us()))
+            received = super().receive(timeout_s)
+            return received if (received.seq or 0) < 3 else None
+
+        def describe(self, messages: Sequence[Received]) -> dict[str, Any]:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+        def close(self) -> None:
+            pass
+
+    plant_system(monkeypatch, PlantedSystem(clients=Undescribed))
+    consume(run, task)
+    end = read_record(run, ConsumerEnd, task.number)
+    assert end is not None
+    assert end.problem is not None
+    assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff" in end.problem
+    assert end.delivered == 3
 
 
 @pytest.mark.parametrize("stood_still_s", [0, 100])

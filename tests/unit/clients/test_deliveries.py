@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 from brokerproof import clock
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
-from brokerproof.run.tables import join_columns
-from brokerproof.systems.clients import Position, Received
+from brokerproof.systems.clients import Position, Received, list_columns
 
 EU, US = "cluster-eu", "cluster-us"
 S = 1_000_000
 START = 1_800_000_000 * S
+CONSTANT = {"run_id": "r", "topic": "t", "subscription": "s", "consumer": "c"}
 
 
 def received(number: int, partition: int = -1) -> Received:
     position = Position(1, number)
-    return Received("p", number, "k", 0, partition, position, 0, 0, None, None)
+    return Received("p", number, "k", 0, partition, position, 0, 0, None)
 
 
 def confirmed(end: int, at: int, cluster: str = EU, partition: int = -1) -> ConfirmedAcks:
@@ -26,12 +28,11 @@ def confirmed(end: int, at: int, cluster: str = EU, partition: int = -1) -> Conf
 
 
 def rows_of(*numbers: int, at: int = START, cluster: str = EU, partition: int = -1) -> pa.RecordBatch:
-    deliveries = Deliveries()
+    deliveries = Deliveries(CONSTANT, SimpleNamespace(now_us=lambda: at))  # type: ignore[arg-type]
+    deliveries.begin(list_columns, cluster=cluster, incarnation=0)
     for number in numbers:
-        deliveries.add(received(number, partition), cluster=cluster, incarnation=0)
-    columns, _ = deliveries.take()
-    constant = {"run_id": "r", "topic": "t", "subscription": "s", "consumer": "c"}
-    return join_columns("deliveries", {**columns, "received_at": [at] * len(numbers)}, constant)
+        deliveries.add(received(number, partition))
+    return deliveries.take()[0]
 
 
 def acked(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int | None]]:
@@ -40,6 +41,40 @@ def acked(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int | None]]:
     return [
         (row["seq"], None if at is None else clock.to_microseconds(at)) for row, at in zip(rows, times, strict=True)
     ]
+
+
+def test_rows_have_the_values_of_their_incarnation_and_the_times_at_which_they_came() -> None:
+    times = iter(range(START, START + 5))
+    deliveries = Deliveries(CONSTANT, SimpleNamespace(now_us=lambda: next(times)))  # type: ignore[arg-type]
+    for incarnation, cluster, numbers in ((0, EU, (7, 8)), (1, US, (3, 4, 5))):
+        deliveries.begin(list_columns, cluster=cluster, incarnation=incarnation)
+        for number in numbers:
+            deliveries.add(received(number))
+    rows = deliveries.take()[0].to_pylist()
+    assert [(row["cluster"], row["incarnation"], row["seq"], row["arrival"]) for row in rows] == [
+        (EU, 0, 7, 0),
+        (EU, 0, 8, 1),
+        (US, 1, 3, 2),
+        (US, 1, 4, 3),
+        (US, 1, 5, 4),
+    ]
+    assert [clock.to_microseconds(row["received_at"]) - START for row in rows] == [0, 1, 2, 3, 4]
+    assert deliveries.take()[0].num_rows == 0
+
+
+def test_messages_are_dropped_while_they_wait_for_the_record() -> None:
+    class Message:
+        pass
+
+    deliveries, alive = Deliveries(CONSTANT), WeakSet[Message]()
+    deliveries.begin(lambda messages: list_columns([received(0)] * len(messages)), cluster=EU, incarnation=0)
+    for _ in range(2500):
+        alive.add(message := Message())
+        deliveries.add(message)
+    del message
+    assert (deliveries.count, len(alive)) == (2500, 500)
+    assert deliveries.take()[0].column("arrival").to_pylist() == list(range(2500))
+    assert len(alive) == 0
 
 
 def test_a_delivery_waits_for_the_confirmation_of_its_ack() -> None:

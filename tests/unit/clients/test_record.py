@@ -31,7 +31,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import AttemptOutcome, make_batch
-from brokerproof.systems.clients import Position, Received, Settled
+from brokerproof.systems.clients import Position, Received, Settled, list_columns
 from brokerproof_judging.client_counts import find_count_problems
 from brokerproof_judging.messages.publish_record import PartSummary
 from builders import make_run
@@ -45,6 +45,8 @@ CONSTANT = dict.fromkeys(("run_id", "cluster", "topic", "producer", "key", "outc
 
 class Clients:
     """Acks every message at once, and has 40 messages to deliver."""
+
+    describe = staticmethod(list_columns)
 
     def __init__(self) -> None:
         self._left = iter(range(40))
@@ -60,7 +62,7 @@ class Clients:
 
     def receive(self, timeout_s: float) -> Received | None:
         seq = next(self._left, None)
-        return None if seq is None else Received("p", seq, "k", 0, -1, Position(1, seq), 0, 0, None, None)
+        return None if seq is None else Received("p", seq, "k", 0, -1, Position(1, seq), 0, 0, None)
 
     def acknowledge(self, received: Received) -> None:
         pass

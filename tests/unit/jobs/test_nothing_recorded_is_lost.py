@@ -26,7 +26,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled
+from brokerproof.systems.clients import Position, Received, Settled, list_columns
 from brokerproof.systems.protocols import TopicLog
 from builders import make_run
 
@@ -42,6 +42,8 @@ class Clients:
 
     A consumer gets as many messages as the cluster `holds`.
     """
+
+    describe = staticmethod(list_columns)
 
     def __init__(self, breaks_after: int = 10**9, holds: int = 10**9) -> None:
         self.breaks_after, self.holds = breaks_after, holds
@@ -69,7 +71,7 @@ class Clients:
 
     def read(self, timeout_s: float) -> Received:
         self._one_more()
-        return Received("p", self.count, "k", 0, -1, Position(1, self.count, None), 0, 0, None, None)
+        return Received("p", self.count, "k", 0, -1, Position(1, self.count, None), 0, 0, None)
 
     def next_position(self) -> Position:
         return Position(1, self.count + 1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import read_back
 from brokerproof.run.records import FaultsUndone, LogRead, UnreadablePart, read_record, write_record
-from brokerproof.systems.clients import Position, Received
+from brokerproof.systems.clients import Position, Received, list_columns
 from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar.client import PulsarClients
 from builders import make_run
@@ -33,6 +33,8 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 class Log:
     """Clients whose reader stops before the first position that is not readable."""
+
+    describe = staticmethod(list_columns)
 
     def __init__(
         self, unreadable: Collection[Position], hanging: Collection[Position], breaks_at: Position | None
@@ -66,7 +68,7 @@ class Log:
         if self.left[0] == self.breaks_at:
             raise ValueError("a message that the client cannot decode")
         self.last = self.left.pop(0)
-        return Received("p", self.last.offset, "k", 0, -1, self.last, 0, 0, None, None)
+        return Received("p", self.last.offset, "k", 0, -1, self.last, 0, 0, None)
 
     def at_end(self) -> bool:
         return not self.left

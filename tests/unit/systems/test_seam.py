@@ -24,7 +24,7 @@ from testlog_system.system import TESTLOG
 
 from ..planted_system import plant_system
 
-MOST_MANDATORY_MEMBERS = 40
+MOST_MANDATORY_MEMBERS = 41
 
 
 class Bare:

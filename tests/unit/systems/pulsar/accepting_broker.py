@@ -17,7 +17,7 @@ LEDGER = 7
 
 
 class AcceptingBroker(socketserver.ThreadingTCPServer):
-    """It listens on a free port of loopback and keeps the keys of the messages of each entry, in order."""
+    """It listens on a free port of loopback. It keeps the keys of each entry, and all event times, in order."""
 
     daemon_threads = True
     allow_reuse_address: ClassVar[bool] = True
@@ -25,6 +25,7 @@ class AcceptingBroker(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.entries: list[list[str]] = []
+        self.event_times: list[int] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -54,7 +55,9 @@ class _Connection(socketserver.StreamRequestHandler):
         elif kind == PRODUCER:
             self._send(PRODUCER_SUCCESS, {1: content[3], 2: content[4]})
         elif kind == SEND:
-            self.server.entries.append(_list_keys(rest, content.get(3, 1)))
+            messages = _list_metadata(rest, content.get(3, 1))
+            self.server.entries.append([each[2].decode() for each in messages])
+            self.server.event_times += [each[5] for each in messages]
             position = _write_fields({1: LEDGER, 2: len(self.server.entries) - 1})
             self._send(RECEIPT, {1: content[1], 2: content[2], 3: position})
         elif kind == CLOSE_PRODUCER:
@@ -67,17 +70,17 @@ class _Connection(socketserver.StreamRequestHandler):
         self.wfile.write(struct.pack(">II", len(command) + 4, len(command)) + command)
 
 
-def _list_keys(payload: bytes, count: int) -> list[str]:
-    """The keys of the messages of an entry, behind its checksum and its own metadata."""
+def _list_metadata(payload: bytes, count: int) -> list[dict[int, Any]]:
+    """The metadata of the messages of an entry, behind its checksum and its own metadata."""
     at = 6
     at += 4 + struct.unpack_from(">I", payload, at)[0]
-    keys = []
+    found = []
     for _ in range(count):
         size = struct.unpack_from(">I", payload, at)[0]
         metadata = dict(_read_fields(payload[at + 4 : at + 4 + size]))
-        keys.append(metadata[2].decode())
+        found.append(metadata)
         at += 4 + size + metadata[3]
-    return keys
+    return found
 
 
 def _read_fields(message: bytes) -> Iterator[tuple[int, Any]]:

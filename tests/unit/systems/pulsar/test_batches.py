@@ -32,9 +32,7 @@ def publish(
 ) -> list[Settled]:
     """Publish messages of several keys in turn; the results, by the messages' order."""
     client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    producer = PulsarProducer(
-        "p", "mycluster", client.create_producer("orders", producer_name="p", **make_producer_settings(settings))
-    )
+    producer = PulsarProducer(client.create_producer("orders", producer_name="p", **make_producer_settings(settings)))
     settled: dict[int, Settled] = {}
 
     def settle(seq: int, result: Settled) -> None:
@@ -63,6 +61,11 @@ def test_a_batch_by_key_holds_one_key_and_every_ack_names_the_place_in_its_batch
     assert [each.position for each in results] == [
         (LEDGER, seq % len(KEYS), seq // len(KEYS)) for seq in range(MESSAGES)
     ]
+
+
+def test_the_event_time_of_a_message_is_its_seq_and_one(broker: AcceptingBroker) -> None:
+    publish(broker, PulsarClientSettings(batching_delay_ms=500, batching_messages=MESSAGES))
+    assert broker.event_times == list(range(1, MESSAGES + 1))
 
 
 @pytest.mark.parametrize("settings", [{"batching_delay_ms": 0}, {"batching_messages": 1}], ids=str)

@@ -15,7 +15,7 @@ from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.clients import Position
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import TopicLog
-from brokerproof.systems.pulsar import client, configuration, nodes
+from brokerproof.systems.pulsar import configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.system import PulsarAdministration
@@ -293,59 +293,6 @@ def test_a_cluster_registered_elsewhere_is_named() -> None:
             load_scenario(ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies")[0].workload,
             registrations,
         )
-
-
-class Message:
-    """A message as the client gives it."""
-
-    def __init__(self, **properties: str) -> None:
-        self._properties = properties
-
-    def properties(self) -> dict[str, str]:
-        return self._properties
-
-    def message_id(self) -> Any:
-        class Id:
-            def __getattr__(self, name: str) -> Any:
-                return lambda: -1 if name in ("batch_index", "partition") else 5
-
-        return Id()
-
-    def partition_key(self) -> str:
-        return "k1"
-
-    def data(self) -> bytes:
-        return b"x"
-
-    def redelivery_count(self) -> int:
-        return 0
-
-    def publish_timestamp(self) -> int:
-        return 1
-
-
-@pytest.mark.parametrize(("home", "replicated_from"), [(EU, EU), (US, None)])
-def test_a_message_from_another_cluster_says_so(home: str, replicated_from: str | None) -> None:
-    received = client._received(Message(brokerproof=f"{home}/p/1"), US, None)
-    assert (received.producer, received.seq, received.replicated_from) == ("p", 1, replicated_from)
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {},
-        {"other": f"{EU}/p/1"},
-        *(
-            {"brokerproof": text}
-            for text in ("", f"{EU}/p", f"{EU}/p/", f"{EU}/p/-1", f"{EU}/p/1/2", f"{EU}/p/١", f"{EU}//1")
-        ),
-        # It has more digits than a column takes.
-        {"brokerproof": f"{EU}/p/{10**18}"},
-    ],
-)
-def test_a_message_that_names_itself_otherwise_has_no_identity_and_no_home(properties: dict[str, str]) -> None:
-    received = client._received(Message(**properties), US, None)
-    assert (received.producer, received.seq, received.replicated_from) == (None, None, None)
 
 
 def silent(run: Run, **sessions: list[str]) -> PulsarObservation:
