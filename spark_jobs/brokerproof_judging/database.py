@@ -182,6 +182,18 @@ def read_part(connection: DuckDB, name: str, directory: str, part: int) -> None:
         load_table(connection, name, parquet.iter_batches(_ROWS_A_BATCH), parquet.schema_arrow)
 
 
+def read_parts(connection: DuckDB, name: str, directory: str, parts: Sequence[int], schema: pa.Schema) -> None:
+    """Create the table `name` from the files that `write_part` wrote for these parts."""
+    filesystem, root = fsspec.url_to_fs(directory)
+
+    def read() -> Batches:
+        for part in parts:
+            with filesystem.open(_part_file(root, part), "rb") as file:
+                yield from pq.ParquetFile(file).iter_batches(_ROWS_A_BATCH)
+
+    load_table(connection, name, read(), schema)
+
+
 def read_bucket(connection: DuckDB, name: str, directory: str, schema: pa.Schema, parts: int, bucket: int) -> None:
     """Create the table `name` from the bucket's rows in the files that `write_buckets` wrote for all parts."""
     filesystem, root = fsspec.url_to_fs(directory)

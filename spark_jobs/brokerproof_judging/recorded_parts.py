@@ -55,11 +55,12 @@ class RecordedParts:
 
     def list_files(self, table: str, part: int) -> Sequence[str]:
         """Return the names of the files of a part."""
-        return [
-            name
-            for divided in range(part, self.division.parts, self.parts)
-            for name in list_part_files(self.files[table], divided)
-        ]
+        divided = range(part, self.division.parts, self.parts)
+        return [name for each in divided for name in list_part_files(self.files[table], each)]
+
+    def list_parts_of(self, part: int, parts: int) -> Sequence[int]:
+        """Return which of `parts` parts have messages of a part, if the same files were joined to this many."""
+        return sorted({divided % parts for divided in range(part, self.division.parts, self.parts)})
 
     def compute_parts(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """Return the part of each row of a batch with the columns `IDENTITY`."""

@@ -5,7 +5,8 @@ each cluster that it has to reach, and was delivered once to each subscription t
 order. So SQL can find no anomaly of it. SQL stays the only definition of anomalies, and a message that the arrays doubt
 for no reason costs time but changes no result.
 
-A suspicious message may be compared with clean ones. The *witnesses* are the clean messages that SQL needs for this.
+SQL compares messages with each other too. It needs only the *compared* ones: messages that are not in order, that share
+a position, or that were acked at a lower one than before. Clean messages that these are compared with are *witnesses*.
 """
 
 from __future__ import annotations
@@ -107,25 +108,29 @@ class RangesOfBlocks:
 
 @dataclass(kw_only=True)
 class PartMessages:
-    """The messages of a part by slot: which are clean, and which are witnesses. Clusters and texts are numbers."""
+    """The messages of a part by slot: which are clean, and which are compared. Clusters and texts are numbers."""
 
     part: PartArrays
     published: Published
     clean: Mask
-    witnesses: Mask
+    compared: Mask
     copies: dict[int, Copy] = field(default_factory=dict)
     # By cluster and subscription.
     deliveries: dict[tuple[int, int], Delivery] = field(default_factory=dict)
     # Of each list of events that is compared: the lowest and highest value in each block of a producer.
     ranges: list[RangesOfBlocks] = field(default_factory=list)
-    # The number of each message's topic, producer and key, and all slots in the order of these numbers and of seq.
+    # The number of each message's topic, producer and key, all slots in the order of these numbers and of seq, and the
+    # place of each slot in this order.
     keys: Array = field(init=False)
     by_key: Array = field(init=False)
+    places: Array = field(init=False)
 
     def __post_init__(self) -> None:
         published = self.published
         self.keys = number_groups(published.topic, published.producer, published.key)
         self.by_key = order.sort_stably(self.keys)
+        self.places = np.empty(len(self.by_key), np.int64)
+        self.places[self.by_key] = np.arange(len(self.by_key))
 
 
 def find_clean(
@@ -140,7 +145,8 @@ def find_clean(
         part=part,
         published=published,
         clean=is_acked_once(part, published),
-        witnesses=np.zeros(part.slots.count, bool),
+        # The arrays hold one attempt of a message. Names that were not published are those of phantoms.
+        compared=published.attempts != 1,
     )
     required = find_required(part, topology)
     for table in (part.stored, part.deliveries):
@@ -284,7 +290,7 @@ def join_events(first: Events, second: Events) -> Events:
 
 
 def check_order(found: PartMessages, clock_error_us: int) -> None:
-    """Doubt each clean message with a higher seq of its key before it. Find the witnesses of the others."""
+    """Doubt each clean message with a higher seq of its key before it. Find what SQL compares to judge the order."""
     rows = found.part.publishes
     if (rows["key"] != found.published.key[rows["slot"]]).any():
         raise NotDescribedError("a message was published with two keys")
@@ -327,24 +333,29 @@ def list_ranges(found: PartMessages, value: str, place: tuple[int, int | None], 
 
 def check_sequence(found: PartMessages, clean: Events, others: Events, *, may_tie: bool, error: int = 0) -> None:
     """Compare events by their values. What happened less than `error` earlier is not known to be before."""
-    count = len(clean.slot)
-    both = join_events(clean, others)
-    group = number_groups(found.keys[both.slot], both.partition, both.incarnation)
-    kept = order.Sequence(slot=both.slot[:count], group=group[:count], value=both.value[:count])
-    rising, peeled = order.peel_order(kept, may_tie=may_tie)
-    is_peeled = order.mark(len(found.clean), peeled)[clean.slot]
-    compared = order.Sequence(
-        **{
-            name: np.concatenate([values[:count][is_peeled], values[count:]])
-            for name, values in (("slot", both.slot), ("group", group), ("value", both.value))
-        }
-    )
-    if not len(compared.slot):
+    is_clean, events = merge_by_key(found, clean, others)
+    group = number_groups(found.keys[events.slot], events.partition, events.incarnation)
+    if (group[:-1] > group[1:]).any():
+        rows = order.sort_stably(group)
+        is_clean, events, group = is_clean[rows], events.take(rows), group[rows]
+    by_seq = order.BySeq.from_sorted(events.slot, group, events.value)
+    late, early = order.find_crossed(by_seq, may_tie=may_tie)
+    if not late.any():
         return
-    disturbed = order.find_disturbed(rising, compared, len(found.clean), may_tie=may_tie)
-    found.clean[peeled] = found.clean[disturbed] = False
-    before = order.Sequence(slot=compared.slot, group=compared.group, value=compared.value - error)
-    found.witnesses[order.find_witnesses(rising, before)] = True
+    found.clean[events.slot[late]] = False
+    found.compared[events.slot[late | (early & ~is_clean)]] = True
+    rising = by_seq.take(is_clean & ~late)
+    found.compared[order.find_witnesses(rising, group[late], events.value[late] - error)] = True
+
+
+def merge_by_key(found: PartMessages, clean: Events, others: Events) -> tuple[Mask, Events]:
+    """Return which events are of clean messages, and all events by key and seq. The clean ones are in this order."""
+    others = others.take(order.sort_stably(found.places[others.slot]))
+    before = np.searchsorted(found.places[clean.slot], found.places[others.slot])
+    is_clean: Mask = np.insert(np.ones(len(clean.slot), bool), before, False)
+    return is_clean, Events(
+        **{name: np.insert(values, before, getattr(others, name)) for name, values in vars(clean).items()}
+    )
 
 
 def list_copies(found: PartMessages, cluster: int) -> tuple[Events, Events]:

@@ -2,7 +2,8 @@
 
 `ArraysOfPart` reads a part, finds its clean messages and saves its arrays. After the parts were compared,
 `CleanResultsOfPart` writes the rows of `messages` of the clean ones. It also writes the recorded rows of the suspicious
-messages and of the witnesses as tables of their own, which SQL judges as if they were the whole run.
+messages and of the witnesses as tables of their own, which SQL judges as if they were the whole run, and the names of
+the witnesses and of the messages that it need not compare.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from brokerproof_judging.messages.compared_parts import (
 )
 from brokerproof_judging.messages.dense_arrays import (
     NO_NUMBER,
+    NO_POSITION,
     NO_TEXT,
     NO_TIME,
     Array,
@@ -42,6 +44,7 @@ from brokerproof_judging.messages.dense_arrays import (
     unpack_positions,
 )
 from brokerproof_judging.messages.dense_order import list_groups, number_groups
+from brokerproof_judging.messages.message_columns import NAMES
 from brokerproof_judging.messages.publish_record import MOST_EXAMPLES, PartSummary
 from brokerproof_judging.recorded_parts import RecordedParts
 
@@ -177,7 +180,8 @@ def save_part(path: str, found: PartMessages) -> None:
     part, published = found.part, found.published
     topic, producer, block = part.slots.split_blocks()
     arrays = {"topic_of_block": topic, "producer_of_block": producer, "starts": part.slots.starts}
-    arrays |= {"seq_of_block": block * part.slots.block, "clean": found.clean, "witnesses": found.witnesses}
+    arrays |= {"seq_of_block": block * part.slots.block, "clean": found.clean, "compared": found.compared}
+    arrays |= dict(zip(("named_slot", "named_position"), list_named_positions(found), strict=True))
     arrays |= {name: getattr(published, name) for name in _PUBLISHED}
     for cluster, copy in found.copies.items():
         arrays |= {f"required_{cluster}": copy.is_required, f"position_{cluster}": copy.position}
@@ -189,6 +193,17 @@ def save_part(path: str, found: PartMessages) -> None:
         "incarnations": label_incarnations(part),
     }
     save_arrays(path, header, arrays)
+
+
+def list_named_positions(found: PartMessages) -> tuple[Array, Array]:
+    """Return the slots of the messages that are not clean, each with each position that a row of it names."""
+    slots, positions = [], []
+    for table in (found.part.publishes, found.part.stored, found.part.deliveries):
+        rows = np.flatnonzero((table["slot"] >= 0) & (table["position"] != NO_POSITION))
+        rows = rows[~found.clean[table["slot"][rows]]]
+        slots.append(table["slot"][rows])
+        positions.append(table["position"][rows])
+    return np.concatenate(slots), np.concatenate(positions)
 
 
 def summarize(found: PartMessages) -> PartSummary:
@@ -276,7 +291,8 @@ class CleanResultsOfPart:
     """Writes the rows of `messages` of a part's clean messages.
 
     It also writes the recorded rows of the witnesses, and of messages that other parts make suspicious, to `subset`,
-    which has a directory for each table. The directory `witnesses` gets the names of the witnesses.
+    which has a directory for each table. The directory `witnesses` gets the names of the witnesses, and the directory
+    `uncompared` those of suspicious messages that SQL need not compare.
     """
 
     recorded: RecordedParts
@@ -284,6 +300,7 @@ class CleanResultsOfPart:
     messages: str
     subset: Mapping[str, str]
     witnesses: str
+    uncompared: str
     run_id: str
     doubts: Doubts
     clock_error_us: int
@@ -298,16 +315,16 @@ class CleanResultsOfPart:
         if messages.clean.any():
             # The file of SQL's results has the part's own number.
             write_part(self.messages, division.parts + part, CLEAN_MESSAGES, messages.list_results(self.run_id))
-        is_needed, files, count = was_clean & (messages.witnesses | ~messages.clean), {}, 0
+        is_needed, files, count = was_clean & (messages.compared | ~messages.clean), {}, 0
         for table in DIVIDED_TABLES:
             rows = messages.list_recorded(table, is_needed)
             count += len(rows)
             files[table] = write_rows(self.subset, table, division, rows)
-        write_part(self.witnesses, part, WITNESSES, messages.list_witnesses())
+        write_part(self.witnesses, part, NAMES, messages.list_names(messages.clean & messages.compared))
+        write_part(self.uncompared, part, NAMES, messages.list_names(~messages.clean & ~messages.compared))
         return json.dumps({"counts": messages.count(), "files": files, "rows": count})
 
 
-WITNESSES = pa.schema([("who", pa.string()), ("number", pa.int64()), ("topic", pa.string())])
 # Texts that many rows share are dictionaries, which are written as they are.
 CLEAN_MESSAGES = pa.schema(
     [
@@ -330,7 +347,7 @@ class SavedMessages:
     @classmethod
     def load(cls, path: str) -> SavedMessages:
         header, arrays = load_arrays(path)
-        arrays |= {name: arrays[name].copy() for name in ("clean", "witnesses")}
+        arrays |= {name: arrays[name].copy() for name in ("clean", "compared")}
         lengths = np.diff(arrays["starts"])
         for name in ("topic", "producer"):
             arrays[name] = np.repeat(arrays[f"{name}_of_block"].astype(np.int32), lengths)
@@ -347,37 +364,45 @@ class SavedMessages:
         return self.arrays["clean"]
 
     @property
-    def witnesses(self) -> Mask:
-        return self.arrays["witnesses"]
+    def compared(self) -> Mask:
+        return self.arrays["compared"]
 
     def doubt(self, doubts: Doubts, clock_error_us: int, most_suspicious: float) -> None:
-        """Take the messages out of the clean ones that other parts make suspicious, and add witnesses for other parts.
+        """Take the messages out of the clean ones that other parts make suspicious, and add to the compared ones.
 
         If a larger share than `most_suspicious` is not clean, none is.
         """
         arrays, slots = self.arrays, len(self.clean)
         for (cluster, topic, partition), found in doubts.logs.items():
             number = self._find("cluster", cluster)
-            slot = self._list_clean(number, self._find("topic", topic), partition)
-            if not len(slot):
+            if number == NO_TEXT:
                 continue
-            position = arrays[f"position_{number}"][slot]
-            suspicious = is_in(position, found.conflicts)
-            at_home = arrays["home"][slot] == number
+            slot = self._list_clean(number, self._find("topic", topic), partition)
+            conflicts = slot[is_in(arrays[f"position_{number}"][slot], found.conflicts)]
+            self.clean[conflicts] = False
+            self.compared[conflicts] = True
+            self.compared[arrays["named_slot"][is_in(arrays["named_position"], found.conflicts)]] = True
             if len(found.buckets):
+                slot = self._list_published(number, self._find("topic", topic), partition)
+                position = arrays["position"][slot]
                 sent = (arrays["sent_at"][slot] - clock_error_us) // BUCKET_US
                 index = np.minimum(np.searchsorted(found.buckets, sent), len(found.buckets) - 1)
-                suspicious |= at_home & (found.buckets[index] == sent) & (position < found.limits[index])
+                went_back = (found.buckets[index] == sent) & (position < found.limits[index])
+                self.clean[slot[went_back]] = False
                 settled = arrays["settled_at"][slot] // BUCKET_US
                 is_witness = is_in(settled, found.buckets) | is_in(position, found.witnesses)
-                self.witnesses[slot[at_home & is_witness]] = True
-            self.clean[slot[suspicious]] = False
+                self.compared[slot[went_back | is_witness]] = True
         for kind, lowest, highest in doubts.overlaps:
             slot, value = self._list_values(kind)
             self.clean[slot[(value >= lowest) & (value <= highest)]] = False
+            *_, topic, producer, _ = kind
+            # The arrays hold one of the values of each message that is not clean.
+            same_producer = (arrays["topic"] == self._find("topic", topic)) & (
+                arrays["producer"] == self._find("producer", producer)
+            )
+            self.compared[same_producer & ~self.clean] = True
         if np.count_nonzero(self.clean) < (1 - most_suspicious) * slots:
             self.clean[:] = False
-        self.witnesses[~self.clean] = False
 
     def _find(self, name: str, text: str) -> int:
         texts = self.names[name]
@@ -389,6 +414,12 @@ class SavedMessages:
         arrays = self.arrays
         chosen = self.clean & arrays[f"required_{cluster}"]
         return np.flatnonzero(chosen & (arrays["topic"] == topic) & (arrays["partition"] == partition))
+
+    def _list_published(self, home: int, topic: int, partition: int) -> Array:
+        arrays = self.arrays
+        return np.flatnonzero(
+            (arrays["home"] == home) & (arrays["topic"] == topic) & (arrays["partition"] == partition)
+        )
 
     def _list_values(self, kind: BlockKind) -> tuple[Array, Array]:
         """Return the slots of clean messages of a kind, and their values."""
@@ -419,16 +450,16 @@ class SavedMessages:
             **{"not_sent": 0, "recovered": 0, "stored": sum(stored.values()), "deliveries": deliveries},
         }
 
-    def list_witnesses(self) -> Batches:
-        """Yield the names of the witnesses."""
-        slot = np.flatnonzero(self.witnesses)
+    def list_names(self, chosen: Mask) -> Batches:
+        """Yield the names of messages."""
+        slot = np.flatnonzero(chosen)
         yield pa.RecordBatch.from_arrays(
             [
                 self._take("producer", self.arrays["producer"][slot]).cast(pa.string()),
                 pa.array(self.arrays["seq"][slot]),
                 self._take("topic", self.arrays["topic"][slot]).cast(pa.string()),
             ],
-            schema=WITNESSES,
+            schema=NAMES,
         )
 
     def list_recorded(self, table: str, chosen: Mask) -> pa.Table:

@@ -26,7 +26,8 @@ Log = tuple[str, str, int]
 BlockKind = tuple[str, str, str, str, str, str, int]
 
 # Shorter than the usual time to an ack, so that acks rarely make a message suspicious that was sent in their bucket.
-BUCKET_US = 1000
+# All messages that were acked in a suspicious one's bucket are compared with it. Of 20,000 a second, these are four.
+BUCKET_US = 200
 # Positions of 8 bytes that are compared at once. A range may have up to twice this number.
 _POSITIONS_A_RANGE = 4_000_000
 

@@ -66,7 +66,7 @@ def compare_in_database(connection: DuckDB, anomalies: Sequence[str]) -> Batches
     # All times of a log are compared at once.
     define_values(connection, {"second_us": _FOREVER_US})
     for anomaly in anomalies:
-        connection.execute(f"CREATE TABLE rows AS {read_query(f'rows/{anomaly}')}")
+        _make_rows(connection, anomaly)
         yield from find_anomaly(connection, anomaly)
         connection.execute("DROP TABLE rows")
 
@@ -76,7 +76,7 @@ def write_rows(connection: DuckDB, directory: str, part: int, parts: int, anomal
     define_values(connection, {"second_us": _SECOND_US})
     for anomaly in anomalies:
         comparison = COMPARISONS[Anomaly(anomaly)]
-        connection.execute(f"CREATE TABLE rows AS {read_query(f'rows/{anomaly}')}")
+        _make_rows(connection, anomaly)
         together = ", ".join(f'"{name}"' for name in comparison.together)
         bucket = f"(hash({together}) % {parts})::INT"
         rows = select_batches(connection, f"SELECT *, {bucket} AS bucket FROM rows ORDER BY bucket")
@@ -85,6 +85,11 @@ def write_rows(connection: DuckDB, directory: str, part: int, parts: int, anomal
             rows = select_batches(connection, read_query("highest_position_by_second"))
             write_buckets(f"{directory}/{_HIGHEST_ROWS}", part, _HIGHEST, rows, 1)
         connection.execute("DROP TABLE rows")
+
+
+def _make_rows(connection: DuckDB, anomaly: str) -> None:
+    query = read_query(f"rows/{anomaly}")
+    connection.execute(f"CREATE TABLE rows AS FROM ({query}) ANTI JOIN uncompared USING (who, number, topic)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,11 @@
 """Compares messages of one producer, key and partition by arrays: by position, by time of delivery, or by arrival.
 
-The clean messages of a group rise: a higher seq has a higher value. So what happened before a message of any other kind
-is a prefix of the clean ones, and the last one of the prefix has the highest seq, position and time of all. SQL needs
-only this one, the *witness*, to find what it would find with all of them.
+A message is *late* if one of its group with a higher seq has a lower value, and the other message is *early*. Messages
+that are neither late nor early are in order, and SQL judges the order of the others without them.
+
+Clean messages are not late, so they rise: a higher seq has a higher value. What happened before a late message is a
+prefix of them, and the last one of the prefix has the highest seq, position and time of all. SQL needs only this one,
+the *witness*, to find what it would find with all of them.
 """
 
 from __future__ import annotations
@@ -18,36 +21,7 @@ _MOST = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequence:
-    """Messages or rows: the `slot` of each, the number of the `group` in which it is compared, and its `value`."""
-
-    slot: Array
-    group: Array
-    value: Array
-
-
-def peel_order(clean: Sequence, *, may_tie: bool) -> tuple[Rising, Array]:
-    """Return the clean messages that rise in their groups, by group and seq, and the slots of the others.
-
-    A message does not rise if one with a higher seq has a lower value, or the same value unless it `may_tie`. The slots
-    of each group have to be in ascending order.
-    """
-    slot, group, value = clean.slot, clean.group, clean.value
-    if (group[:-1] > group[1:]).any():
-        order = sort_stably(group)
-        slot, group, value = slot[order], group[order], value[order]
-    rising = Rising.from_sorted(slot, group, value)
-    lowest_behind = np.minimum.accumulate(rising.ordered[::-1])[::-1]
-    falls = np.zeros(len(slot), bool)
-    if may_tie:
-        falls[:-1] = rising.ordered[:-1] > lowest_behind[1:]
-    else:
-        falls[:-1] = rising.ordered[:-1] >= lowest_behind[1:]
-    return (rising.take(~falls), slot[falls]) if falls.any() else (rising, slot[:0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rising:
+class BySeq:
     """Messages by group and seq, each with its `slot` and `group`, and numbers that are `ordered` like them."""
 
     slot: Array
@@ -59,16 +33,16 @@ class Rising:
     span: int
 
     @classmethod
-    def from_sorted(cls, slot: Array, group: Array, value: Array) -> Rising:
+    def from_sorted(cls, slot: Array, group: Array, value: Array) -> BySeq:
         lowest, highest = (int(value.min()), int(value.max())) if len(value) else (0, 0)
         values, span = None, highest - lowest + 3
         if len(value) and span * (int(group[-1]) + 2) >= _MOST:
             values, value = np.unique(value, return_inverse=True)
             lowest, span = 0, len(values) + 2
-        rising = cls(slot=slot, group=group, ordered=value[:0], values=values, lowest=lowest, span=span)
-        return replace(rising, ordered=rising._order(group, value))
+        by_seq = cls(slot=slot, group=group, ordered=value[:0], values=values, lowest=lowest, span=span)
+        return replace(by_seq, ordered=by_seq._order(group, value))
 
-    def take(self, chosen: Array) -> Rising:
+    def take(self, chosen: Array) -> BySeq:
         return replace(self, slot=self.slot[chosen], group=self.group[chosen], ordered=self.ordered[chosen])
 
     def _order(self, group: Array, value: Array) -> Array:
@@ -77,7 +51,7 @@ class Rising:
         return ordered
 
     def find_places(self, group: Array, value: Array, side: Literal["left", "right"]) -> Array:
-        """Return how many messages are before each value in its group, or in a lower group."""
+        """Return how many of these messages, which rise, are before each value in its group, or in a lower group."""
         if not len(self.group):
             return np.zeros(len(group), np.int64)
         if self.values is not None:
@@ -87,33 +61,22 @@ class Rising:
         return places
 
 
-def find_disturbed(rising: Rising, others: Sequence, slots: int, *, may_tie: bool) -> Array:
-    """Return the slots of rising messages with a lower seq and a higher value than a row of `others`.
-
-    A message with the same value counts too unless it `may_tie`.
-    """
-    low = rising.find_places(others.group, others.value, "right" if may_tie else "left")
-    high = _find_seq_places(rising, others, slots)
-    crossed = low < high
-    change = np.zeros(len(rising.slot) + 1, np.int32)
-    np.add.at(change, low[crossed], 1)
-    np.add.at(change, high[crossed], -1)
-    return rising.slot[np.cumsum(change[:-1]) > 0]
+def find_crossed(by_seq: BySeq, *, may_tie: bool) -> tuple[Mask, Mask]:
+    """Return which messages are late, and which are early. Equal values count as crossed too unless they `may_tie`."""
+    ordered, is_crossed = by_seq.ordered, np.greater if may_tie else np.greater_equal
+    late, early = (np.zeros(len(ordered), bool) for _ in range(2))
+    late[:-1] = is_crossed(ordered[:-1], np.minimum.accumulate(ordered[::-1])[::-1][1:])
+    early[1:] = is_crossed(np.maximum.accumulate(ordered)[:-1], ordered[1:])
+    return late, early
 
 
-def find_witnesses(rising: Rising, others: Sequence) -> Array:
-    """Return the slots of the last rising message with a lower value than each row of `others`, if there is one.
+def find_witnesses(rising: BySeq, group: Array, value: Array) -> Array:
+    """Return the slots of the last rising message with a lower value in the group of each value, if there is one.
 
     If a group has none, the last message of a lower group is among the slots.
     """
-    place = rising.find_places(others.group, others.value, "left") - 1
+    place = rising.find_places(group, value, "left") - 1
     return np.unique(rising.slot[place[place >= 0]])
-
-
-def _find_seq_places(rising: Rising, others: Sequence, slots: int) -> Array:
-    ordered = rising.group * np.int64(slots) + rising.slot
-    places: Array = np.searchsorted(ordered, others.group * np.int64(slots) + others.slot)
-    return places
 
 
 def sort_stably(group: Array) -> Array:
@@ -162,14 +125,6 @@ def is_rising(group: Array, order: Array, value: Array) -> bool:
         rows = np.lexsort((order, group))
         group, value = group[rows], value[rows]
     return not ((group[:-1] == group[1:]) & (value[:-1] > value[1:])).any()
-
-
-def mark(slots: int, *found: Array) -> Mask:
-    """Return which of `slots` slots are in one of the lists."""
-    marked = np.zeros(slots, bool)
-    for each in found:
-        marked[each] = True
-    return marked
 
 
 def join_by_slot(slot: Array, sorted_slot: Array) -> tuple[Array, Array]:

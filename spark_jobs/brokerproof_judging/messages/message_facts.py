@@ -20,6 +20,7 @@ from brokerproof_judging.database import (
     DuckDB,
     define_values,
     make_small_table,
+    read_parts,
     register_tables,
     select_batches,
     write_part,
@@ -27,6 +28,7 @@ from brokerproof_judging.database import (
 from brokerproof_judging.evidence import EvidenceTables, list_replicas
 from brokerproof_judging.messages import publish_record
 from brokerproof_judging.messages.message_columns import (
+    NAMES,
     PLACE_FIELDS,
     POSITION,
     define_macros,
@@ -107,6 +109,8 @@ class FactsOfPart:
     faults_undone: bool
     clock_error_us: int
     anomalies: Sequence[str]
+    # The names of messages that need not be compared: their directory, and its parts. All are compared if it is None.
+    uncompared: tuple[str, int] | None
     # Gets the findings of comparisons that the database of a part can make, or writes what other parts need for them.
     compare: Callable[[int, DuckDB], Batches]
 
@@ -140,6 +144,10 @@ class FactsOfPart:
             },
         )
         load_records(connection, self.recorded, part)
+        directory, parts = self.uncompared or ("", 0)
+        read_parts(
+            connection, "uncompared", directory, self.recorded.list_parts_of(part, parts) if parts else (), NAMES
+        )
 
     def _register_replicas(self, connection: DuckDB) -> None:
         topics = [topic for (topic,) in connection.execute("SELECT DISTINCT topic FROM published").fetchall()]

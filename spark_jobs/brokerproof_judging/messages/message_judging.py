@@ -26,6 +26,7 @@ from brokerproof_judging.database import (
     make_small_table,
     read_bucket,
     read_part,
+    read_parts,
     register_tables,
     select_batches,
     select_rows,
@@ -36,7 +37,7 @@ from brokerproof_judging.messages.clean_results import ArraysOfPart, CleanResult
 from brokerproof_judging.messages.compared_parts import compare_parts
 from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonsOfBucket, compare_in_database, write_rows
 from brokerproof_judging.messages.legality import list_destroyed, list_forbidden, list_loosened
-from brokerproof_judging.messages.message_columns import define_macros, read_query
+from brokerproof_judging.messages.message_columns import NAMES, define_macros, read_query
 from brokerproof_judging.messages.message_facts import FINDINGS, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.partitioned_sql import (
@@ -64,15 +65,15 @@ class ResultTablesOfPart:
     places: str
     findings: str
     compared: str
-    parts: int
+    recorded: RecordedParts
     messages: str
     anomalies: str
     forbidden: pa.Table
     loosened: pa.Table
     # (cluster, time of effect, time of healing), as `list_destroyed` returns them.
     destroyed: Sequence[tuple[str, int, int | None]]
-    # The files with the names of messages that are here only because others are compared with them: (directory, part).
-    witnesses: Sequence[tuple[str, int]] = ()
+    # The names of messages that are here only because others are compared with them: their directory, and its parts.
+    witnesses: tuple[str, int] | None
 
     def __call__(self, part: int, connection: DuckDB) -> str:
         """Write the tables of a part, and return its counts as JSON.
@@ -94,17 +95,17 @@ class ResultTablesOfPart:
         define_values(connection, {"run_id": self.run_id})
         read_part(connection, "places", self.places, part)
         read_part(connection, "fact_findings", self.findings, part)
-        if self.parts > 1:
-            read_bucket(connection, "rows", self.compared, FINDINGS, self.parts, part)
+        if self.recorded.parts > 1:
+            read_bucket(connection, "rows", self.compared, FINDINGS, self.recorded.parts, part)
         else:
             load_table(connection, "rows", iter(()), FINDINGS)
-        for witnesses in self.witnesses:
-            read_part(connection, "witnesses", *witnesses)
+        if self.witnesses:
+            directory, parts = self.witnesses
+            read_parts(connection, "witnesses", directory, self.recorded.list_parts_of(part, parts), NAMES)
             for table in ("places", "fact_findings", "rows"):
                 connection.execute(
                     f"DELETE FROM {table} WHERE (who, number, topic) IN (SELECT (who, number, topic) FROM witnesses)"
                 )
-            connection.execute("DROP TABLE witnesses")
         register_tables(
             connection,
             {
@@ -137,9 +138,8 @@ def compare_part(parts: int, rows: str, anomalies: Sequence[str], part: int, con
         write_rows(connection, rows, part, parts, anomalies)
 
 
-# SQL takes about 40 µs of a core for each of its messages, and the arrays' second step takes 0.5 µs for each of all.
-# SQL also judges witnesses, which are the clean messages before a suspicious one of their key. So if this share is
-# suspicious at random, SQL leaves out only 1 % of all messages, which is not worth the second step.
+# SQL takes about 40 µs of a core for each of its messages, and the arrays' second step takes 0.5 µs for each of all. So
+# this step pays if SQL leaves out a few percent of the messages.
 MOST_SUSPICIOUS = 0.9
 # A database with 1 GB of memory judges more rows only with files on disk.
 MOST_ROWS_TOGETHER = 500_000
@@ -186,7 +186,8 @@ class MessageJudging:
         is_described = not moves and not any(log.unreadable for log in evidence.logs.values())
         self._most_suspicious = most_suspicious if is_described else None
         self._clean_counts: list[str] = []
-        self._witnesses: list[tuple[str, int]] = []
+        self._witnesses: tuple[str, int] | None = None
+        self._uncompared: tuple[str, int] | None = None
 
     def work_out_facts(self) -> list[PartSummary]:
         """Write the facts about every suspicious message and the anomalies that they show. Return summaries of all."""
@@ -203,6 +204,7 @@ class MessageJudging:
             faults_undone=self._evidence.undone.given,
             clock_error_us=self._run.facts.clock_error_us,
             anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
+            uncompared=self._uncompared,
             compare=partial(compare_part, self._parts, self._rows, self._compared),
         )
         judged = [PartSummary(**json.loads(answer)) for answer in work_in_parts(self._spark, self._parts, facts)]
@@ -242,20 +244,21 @@ class MessageJudging:
         answers = [json.loads(answer) for answer in work_in_parts(self._spark, self._parts, arrays)]
         if any("problem" in answer for answer in answers):
             return []
-        witnesses = self._replacement.locate_beside("witnesses")
+        witnesses, uncompared = (self._replacement.locate_beside(name) for name in ("witnesses", "uncompared"))
         results = CleanResultsOfPart(
             recorded=self._recorded,
             arrays=directory,
             messages=self._messages,
             subset=subset,
             witnesses=witnesses,
+            uncompared=uncompared,
             run_id=self._run.run_id,
             doubts=compare_parts(load_description(f"{directory}/described-{part}") for part in range(self._parts)),
             clock_error_us=self._run.facts.clock_error_us,
             most_suspicious=most_suspicious,
         )
         clean = [json.loads(answer) for answer in work_in_parts(self._spark, self._parts, results)]
-        self._witnesses = [(witnesses, part) for part in range(self._parts)]
+        self._witnesses, self._uncompared = (witnesses, self._parts), (uncompared, self._parts)
         self._clean_counts = [json.dumps({"messages": each["counts"], "anomalies": []}) for each in clean]
         both = [*answers, *clean]
         files = {table: [name for each in both for name in each["files"][table]] for table in DIVIDED_TABLES}
@@ -287,7 +290,7 @@ class MessageJudging:
             places=self._places,
             findings=self._findings,
             compared=compared,
-            parts=self._parts,
+            recorded=self._recorded,
             messages=self._messages,
             anomalies=self._found,
             forbidden=list_forbidden(self._run.scenario, self._run.topology),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from brokerproof.errors import RunError
+from brokerproof.run.division import Division
 from brokerproof_judging.database import make_small_table, open_database, write_buckets, write_part
 from brokerproof_judging.messages.legality import list_forbidden, list_loosened
 from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.message_judging import ResultTablesOfPart
 from brokerproof_judging.partitioned_sql import sort_answers, work_in_parts
+from brokerproof_judging.recorded_parts import RecordedParts
 
 from .history import History
 
@@ -47,12 +49,13 @@ def test_an_anomaly_at_a_place_without_facts_is_an_error(tmp_path):
         places=places,
         findings=findings,
         compared=str(tmp_path / "compared"),
-        parts=2,
+        recorded=RecordedParts(division=Division(2, 1000), parts=2, directories={}, files={}),
         messages=str(tmp_path / "messages"),
         anomalies=str(tmp_path / "anomalies"),
         forbidden=list_forbidden(history.scenario, history.topology),
         loosened=list_loosened(history.scenario),
         destroyed=[],
+        witnesses=None,
     )
     with open_database() as connection, pytest.raises(RunError, match=r"at a place that no fact is about: .*'p0'"):
         results(0, connection)

@@ -388,6 +388,32 @@ def delivered_at_one_time(history: History, chance: random.Random) -> None:
 
 
 @plant
+def out_of_order_among_suspicious(history: History, chance: random.Random) -> None:
+    """A message is delivered late, and each one is delivered twice, so no clean one is before it."""
+    row = choose_early(history, chance)
+    other = find_next(history, row)
+    assert other is not None
+    for first, second in zip(deliveries_of(history, row), deliveries_of(history, other), strict=False):
+        first["received_at"], second["received_at"] = second["received_at"], first["received_at"]
+    deliver_again(history, {each["seq"] for each in history.publishes if each["topic"] == history.topic})
+
+
+@plant
+def shared_position_of_suspicious(history: History, chance: random.Random) -> None:
+    """Two messages of different keys share a position, stay in order, and are delivered twice."""
+    row, other = history.publishes[-2:]
+    for each in [row, *copies_of(history, row), *deliveries_of(history, row)]:
+        if each["cluster"] == "main":
+            each["offset"] = other["offset"]
+    deliver_again(history, {row["seq"], other["seq"]})
+
+
+def deliver_again(history: History, seqs: set[int]) -> None:
+    rows = [row for row in history.deliveries if row["topic"] == history.topic and row["seq"] in seqs]
+    history.deliveries += [{**row, "received_at": row["received_at"] + 700 * MILLISECOND} for row in rows]
+
+
+@plant
 def regressed(history: History, chance: random.Random) -> None:
     """A message was acked at a position below one whose ack was settled before it was sent."""
     row = choose(history, chance)
@@ -405,7 +431,7 @@ def regressed_after_seconds(history: History, chance: random.Random) -> None:
 @plant
 def regressed_within_a_millisecond(history: History, chance: random.Random) -> None:
     row = choose(history, chance)
-    settled = row["settled_at"] + chance.choice([0, 1, 200])
+    settled = row["settled_at"] + history.facts["clock_error_us"] + chance.choice([1, 50])
     for other in history.publishes:
         if other["topic"] == history.topic and other["segment"] == SEGMENT and other["offset"] == row["offset"] - 1:
             other.update(sent_at=settled, settled_at=settled + 100)
@@ -557,6 +583,7 @@ def test_sql_judges_the_whole_of_a_part_in_which_too_many_messages_are_suspiciou
     assert_equal(by_arrays, by_sql)
 
 
+_WITNESSES = "found.compared[order.find_witnesses(rising, group[late], events.value[late] - error)] = True"
 _AGREE = '("partition", "key", "payload_hash"):\n        equal'
 # A condition, and the same code without it.
 CONDITIONS = [
@@ -574,9 +601,11 @@ CONDITIONS = [
     (clean_messages, "found.clean &= count_named(rows, len(found.clean)) == (copy.is_required & has_to_get)", "pass"),
     (clean_messages, '~rows["agrees"][named] | ', ""),
     (clean_messages, ' | (rows["position"][named] != copy.position[slot])', ""),
-    (clean_messages, "found.clean[peeled] = found.clean[disturbed]", "found.clean[disturbed]"),
-    (clean_messages, "found.clean[peeled] = found.clean[disturbed]", "found.clean[peeled]"),
-    (clean_messages, "found.witnesses[order.find_witnesses(rising, before)] = True", "pass"),
+    (clean_messages, "found.clean[events.slot[late]] = False", "pass"),
+    (clean_messages, "late | (early & ~is_clean)", "late"),
+    (clean_messages, "late | (early & ~is_clean)", "early & ~is_clean"),
+    (clean_messages, _WITNESSES, "pass"),
+    (clean_messages, _WITNESSES, _WITNESSES.replace(" - error", "")),
     (
         clean_messages,
         'check_sequence(found, clean, others, may_tie=False)\n        list_ranges(found, "position"',
@@ -588,7 +617,6 @@ CONDITIONS = [
         'check_sequence(found, clean, others, may_tie=False)\n                list_ranges(found, "arrival"',
         'list_ranges(found, "arrival"',
     ),
-    (clean_messages, "value=compared.value - error", "value=compared.value"),
     (compared_parts, "named[1:][named[1:] == named[:-1]]", "named[:0]"),
     (compared_parts, "went_back = lowest < through", "went_back = lowest < lowest"),
     (compared_parts, "witnesses=np.unique(before[went_back])", "witnesses=before[:0]"),
@@ -597,7 +625,13 @@ CONDITIONS = [
     (comparisons, 'f"(hash({together}) % {parts})::INT"', "str(part)"),
     (comparisons, "INSERT INTO rows BY NAME", "EXPLAIN"),
     (comparisons, "pa.array(find_parts(self.recorded, batch), pa.int32())", "pa.array([0] * len(batch), pa.int32())"),
-    (clean_results, "suspicious = is_in(position, found.conflicts)", "suspicious = is_in(position, position[:0])"),
+    (clean_results, 'slot[is_in(arrays[f"position_{number}"][slot], found.conflicts)]', "slot[:0]"),
+    (clean_results, "self.compared[conflicts] = True", "pass"),
+    (clean_results, 'arrays["named_slot"][is_in(arrays["named_position"], found.conflicts)]', "conflicts"),
+    (clean_results, "self.clean[slot[went_back]] = False", "pass"),
+    (clean_results, "self.compared[slot[went_back | is_witness]]", "self.compared[slot[is_witness]]"),
+    (clean_results, "self.compared[slot[went_back | is_witness]]", "self.compared[slot[went_back]]"),
+    (clean_results, "self.compared[same_producer & ~self.clean] = True", "pass"),
 ]
 
 
