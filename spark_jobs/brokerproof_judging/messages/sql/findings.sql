@@ -7,7 +7,7 @@ WITH found AS (
     GROUP BY who, number, topic, cluster, subscription, anomaly
 ),
 deliveries_by_cluster AS (
-    SELECT DISTINCT who, number, topic, cluster FROM places WHERE deliveries > 0
+    SELECT who, number, topic, cluster FROM places WHERE deliveries > 0
 ),
 copies_by_cluster AS (
     SELECT who, number, topic, cluster FROM places WHERE subscription = '' AND copies > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from brokerproof.run.judgement import TOTALS
 
 from ..history import NAMESPACE, REPLICATED, SEGMENT, START, History
 from ..judged import Found, Judged
@@ -1403,6 +1404,14 @@ def test_counts_agree_with_the_tables(judged):
     assert counts["publishes"] == len(attempts) == sum(row["attempts"] for row in home)
     assert counts["recovered"] == sum(row["recovered"] for row in home)
     assert counts["acked"] + counts["failed"] + counts["unknown"] == counts["messages"]
+
+
+def test_a_run_without_messages_has_counts_of_zero(spark, tmp_path):
+    counts = Judged(spark, tmp_path / "run", History()).judgement["counts"]
+
+    assert {name: count for name, count in counts.items() if name not in ("legal", "illegal")} == dict.fromkeys(
+        (*TOTALS, "not_sent"), 0
+    )
 
 
 def test_what_a_subscription_got_before_it_moved_has_no_order_where_it_moved_to(spark, tmp_path):
