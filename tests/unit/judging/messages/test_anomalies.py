@@ -357,6 +357,22 @@ def unreadable(history):
     }
 
 
+@planted(REPLICATED)
+def unreadable_at_home_and_missing_in_another_cluster(history):
+    history.not_read_to_end(passed=(SEGMENT, 99), unreadable=[(PLACE, BEHIND)])
+    forget_everywhere(history)
+    return {
+        ("unreadable", False, "main", None, "p0", 3): (
+            "part_cannot_be_read",
+            f"{GONE}, in a part of its log that cannot be read",
+        ),
+        ("not_replicated", False, "other", None, "p0", 3): (
+            "missing_in_replica",
+            f"{GONE}, and not in the log of other, which was read to its end after replication had drained",
+        ),
+    }
+
+
 @planted()
 def stored_elsewhere_in_a_log_that_was_read_past_its_acks(history):
     entry = history.next_entry()
