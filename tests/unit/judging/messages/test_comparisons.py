@@ -16,12 +16,18 @@ PLACE = {"cluster": "main", "topic": "t", "partition": 0, "segment": 5, "offset"
 LOGS = [{"cluster": "other"}, {"topic": "u"}, {"partition": 1}]
 
 
-def find_conflicts(rows):
-    schema = COMPARISONS[Anomaly.POSITION_CONFLICT].schema
+def find(anomaly, rows, clock_error_us=0):
+    """Return the findings of an anomaly's query in `rows`."""
+    schema = COMPARISONS[anomaly].schema
     with open_database() as connection:
         define_macros(connection)
+        define_values(connection, {"clock_error_us": clock_error_us})
         load_table(connection, "rows", iter(pa.Table.from_pylist(rows, schema=schema).to_batches()), schema)
-        found = [row for batch in find_anomaly(connection, "position_conflict") for row in batch.to_pylist()]
+        return [row for batch in find_anomaly(connection, anomaly) for row in batch.to_pylist()]
+
+
+def find_conflicts(rows):
+    found = find(Anomaly.POSITION_CONFLICT, rows)
     return {(row["who"], row["number"], row["subscription"], row["detail"].rpartition(" ")[2]) for row in found}
 
 
@@ -137,3 +143,65 @@ def test_a_position_does_not_regress_behind_an_ack_of_another_log(log):
 @pytest.mark.parametrize("log", LOGS)
 def test_a_position_does_not_regress_behind_an_ack_of_another_log_in_its_second(log):
     assert find_regressed((0.1, 0.2, 20, log), (0.3, 0.4, 2)) == set()
+
+
+MESSAGE = {"cluster": "main", "topic": "t", "subscription": "audit", "partition": 0, "who": "p0", "key": "k"}
+OTHERS = [*({name: f"another {name}"} for name in MESSAGE if name != "partition"), {"partition": 1}, {"key": None}]
+
+
+def received(number, rank, moment, arrival=None, consumer="c0", incarnation=0, **changes):
+    """A message that is stored at a rank and received at a moment. By default, moments tell the order of arrival."""
+    return {
+        **MESSAGE,
+        **{"number": number, "segment": 5, "offset": rank, "batch_index": -1, "moment": moment},
+        **{"consumer": consumer, "incarnation": incarnation, "arrival": moment if arrival is None else arrival},
+        **changes,
+    }
+
+
+def find_late(*rows, clock_error_us=0):
+    """Return the numbers of the messages that are delivered out of order."""
+    return {row["number"] for row in find(Anomaly.DELIVERED_OUT_OF_ORDER, rows, clock_error_us)}
+
+
+# Both are received before message 10, which needs the search: one has a higher seq and the other a higher position.
+HIGHER_SEQ, HIGHER_POSITION = received(11, 5, 1), received(9, 11, 2)
+
+
+@pytest.mark.parametrize("consumer", ["c0", "c1"])
+def test_a_message_is_late_after_one_of_its_key_and_log(consumer):
+    assert find_late(received(2, 2, 100, consumer=consumer), received(1, 1, 200)) == {1}
+
+
+@pytest.mark.parametrize("consumer", ["c0", "c1"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_message_is_not_late_after_one_of_another_key_or_log(consumer, other):
+    assert find_late(received(2, 2, 100, consumer=consumer, **other), received(1, 1, 200)) == set()
+
+
+def test_a_message_is_late_only_after_one_with_a_higher_seq_and_a_higher_position():
+    assert find_late(HIGHER_SEQ, HIGHER_POSITION, received(10, 10, 200)) == set()
+    assert 10 in find_late(HIGHER_SEQ, HIGHER_POSITION, received(12, 12, 3), received(10, 10, 200))
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_the_search_leaves_out_other_keys_and_logs(other):
+    assert find_late(HIGHER_SEQ, HIGHER_POSITION, received(12, 12, 3, **other), received(10, 10, 200)) == set()
+
+
+@pytest.mark.parametrize("others", [(), (HIGHER_SEQ, HIGHER_POSITION)])
+@pytest.mark.parametrize(("moment", "late"), [(200 - 51, True), (200 - 50, False)])
+def test_deliveries_to_two_consumers_are_ordered_beyond_the_clocks_error(others, moment, late):
+    rows = [*others, received(12, 12, moment, consumer="c1"), received(10, 10, 200)]
+    assert (10 in find_late(*rows, clock_error_us=50)) is late
+
+
+@pytest.mark.parametrize("others", [(), (HIGHER_SEQ, HIGHER_POSITION)])
+@pytest.mark.parametrize("other", [{"incarnation": 1}, {"consumer": "c1"}])
+def test_arrivals_at_two_consumers_or_incarnations_are_not_compared(others, other):
+    assert find_late(*others, received(12, 12, 300, arrival=3, **other), received(10, 10, 200, arrival=4)) == set()
+
+
+def test_a_clock_that_was_set_back_does_not_order_deliveries_to_one_incarnation():
+    rows = [received(0, 0, 10, arrival=0), received(1, 1, 100, arrival=1), received(2, 2, 50, arrival=2)]
+    assert find_late(*rows) == set()

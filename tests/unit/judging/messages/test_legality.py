@@ -43,7 +43,7 @@ def illegal_at(history, places, destroyed=(), sent_at=SENT_AT, delivered_at=(), 
             "home": home,
             "sent_at": sent_at,
             "outcome": "acked",
-            "deliveries": int((cluster, subscription) in delivered_at),
+            **dict.fromkeys(("deliveries", "copies"), int((cluster, subscription) in delivered_at)),
             **facts,
         }
         for cluster, subscription, home in places
