@@ -170,7 +170,8 @@ HIGHER_SEQ, HIGHER_POSITION = received(11, 5, 1), received(9, 11, 2)
 
 @pytest.mark.parametrize("consumer", ["c0", "c1"])
 def test_a_message_is_late_after_one_of_its_key_and_log(consumer):
-    assert find_late(received(2, 2, 100, consumer=consumer), received(1, 1, 200)) == {1}
+    before = [received(2, 2, 100, consumer=consumer), received(0, 0, 150, consumer=consumer)]
+    assert find_late(*before, received(1, 1, 200)) == {0, 1}
 
 
 @pytest.mark.parametrize("consumer", ["c0", "c1"])
@@ -182,6 +183,16 @@ def test_a_message_is_not_late_after_one_of_another_key_or_log(consumer, other):
 def test_a_message_is_late_only_after_one_with_a_higher_seq_and_a_higher_position():
     assert find_late(HIGHER_SEQ, HIGHER_POSITION, received(10, 10, 200)) == set()
     assert 10 in find_late(HIGHER_SEQ, HIGHER_POSITION, received(12, 12, 3), received(10, 10, 200))
+
+
+def test_a_message_that_is_stored_and_received_after_one_with_a_lower_seq_is_not_late():
+    assert find_late(received(1, 2, 100), received(2, 1, 200)) == set()
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_message_at_the_same_position_is_not_stored_behind(step):
+    rows = [received(1, 5, 200), received(2, 5, 1), received(0, 6, 2)]
+    assert find_late(*rows[::step]) == set()
 
 
 @pytest.mark.parametrize("other", OTHERS)
