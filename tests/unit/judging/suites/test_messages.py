@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof_judging.suites.cross_check import count_messages
 from pyspark.sql import SparkSession
 
 from .conftest import CLUSTER, SUBSCRIPTION, Judge, Planted, about, judged_by, plant, suite_of
@@ -164,6 +165,12 @@ def test_an_anomaly_of_an_unknown_name_is_asked_for_by_nothing_and_is_a_doubt(pl
     planted.messages[0] |= {"anomalies": ["losst"], "illegal": ["losst"]}
     judged = judge(planted, only=ON_MESSAGES)
     assert {judgement["verdict"] for judgement in judged.values()} == {"unknown"}
+
+
+@pytest.mark.parametrize("name", ["losst", None])
+def test_a_row_with_an_unknown_name_or_without_a_name_contradicts_itself(planted: Planted, name: str | None) -> None:
+    planted.messages[0]["anomalies"] = [name]
+    assert count_messages(planted.write()).contradictory == 1
 
 
 def test_an_illegal_anomaly_that_was_not_found_is_a_doubt(planted: Planted, judge: Judge) -> None:
