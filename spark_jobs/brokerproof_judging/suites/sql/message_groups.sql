@@ -8,7 +8,7 @@ SELECT
         'cluster': coalesce(cluster, ''),
         'subscription': coalesce(subscription, ''),
         'producer': coalesce(producer, ''),
-        'seq': seq,
+        'seq': coalesce(seq, -1),
         'row': m
     }, most_samples()) FILTER (anomalies IS NULL OR illegal IS NULL OR len(anomalies) + len(illegal) > 0) AS samples
 FROM messages m
