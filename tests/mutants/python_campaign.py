@@ -83,7 +83,10 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "verdicts": (
         [f"plugins/brokerproof/experiment/{name}.py" for name in ("guarantees", "verdict")],
-        [f"{MESSAGES}/test_legality.py", "tests/unit/judging/suites/test_not_applicable.py", "tests/unit/results"],
+        [
+            *(f"{MESSAGES}/test_legality.py", "tests/unit/run/test_judgement.py"),
+            *(f"tests/unit/judging/{name}.py" for name in ("test_evidence", "suites/test_not_applicable")),
+        ],
     ),
 }
 # mutmut's changes of texts, which are for people or are names of columns.
