@@ -104,6 +104,13 @@ def test_only_order_of_delivery_depends_on_the_type_of_subscription(guarantee):
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)
+def test_what_a_scenario_tightens_is_illegal_under_every_guarantee_and_at_every_subscription(guarantee):
+    for anomaly in (Anomaly.DELIVERED_TWICE, Anomaly.DELIVERED_OUT_OF_ORDER):
+        assert is_illegal(anomaly, guarantee, SubscriptionType.SHARED, tightened=[anomaly])
+        assert not is_illegal(anomaly, guarantee, SubscriptionType.SHARED, tightened=[Anomaly.LOST])
+
+
+@pytest.mark.parametrize("guarantee", Guarantee)
 def test_it_is_what_the_guarantee_says_of_every_place(guarantee):
     tightened, loosened = [Anomaly.DELIVERED_TWICE], [Anomaly.PHANTOM, Anomaly.POSITION_CONFLICT]
     history = History(
