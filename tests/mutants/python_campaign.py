@@ -83,7 +83,10 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "verdicts": (
         [f"plugins/brokerproof/experiment/{name}.py" for name in ("guarantees", "verdict")],
-        [f"{MESSAGES}/test_legality.py", "tests/unit/judging/suites/test_not_applicable.py", "tests/unit/results"],
+        [
+            *(f"{MESSAGES}/test_legality.py", "tests/unit/run/test_judgement.py"),
+            *(f"tests/unit/judging/{name}.py" for name in ("test_evidence", "suites/test_not_applicable")),
+        ],
     ),
 }
 # mutmut's changes of texts, which are for people or are names of columns.
@@ -159,10 +162,14 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class Reach:
-    """A plugin of pytest that keeps which functions each test reaches, and how long the test takes."""
+    """A plugin of pytest that keeps which functions each test and its fixtures reach, and how long the test takes.
+
+    A fixture that several tests share runs for the first of them, but all of them may notice a mutant in it.
+    """
 
     def __init__(self) -> None:
         self._reached: set[str] = set()
+        self._reached_by: dict[Any, set[str]] = defaultdict(set)
         self.tests: dict[str, set[str]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
         trampoline.record_trampoline_hit = lambda name, caller=None: self._reached.add(name)
@@ -173,9 +180,18 @@ class Reach:
         started = time.process_time()
         yield
         self.seconds[item.nodeid] = time.process_time() - started
-        for function in self._reached:
+        shared = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
+        for function in self._reached.union(*(self._reached_by[each] for fixtures in shared for each in fixtures)):
             self.tests[function].add(item.nodeid)
         self._reached.clear()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+        before, self._reached = self._reached, set()
+        yield
+        if fixturedef.scope != "function":
+            self._reached_by[fixturedef] |= self._reached
+        self._reached |= before
 
     def write(self, file: Path) -> None:
         tests = {name: sorted(tests, key=self.seconds.__getitem__) for name, tests in self.tests.items()}

@@ -43,9 +43,12 @@ JUDGING = ROOT / "spark_jobs" / "brokerproof_judging"
 # The tests that judge with the SQL of each package, the fastest first. They need no Spark; see spark_in_process.py.
 PACKAGES: Mapping[str, Sequence[str]] = {
     "messages": (
+        "messages/test_comparisons.py",
         "messages/test_expected_rows.py",
         "messages/test_anomalies.py",
         "messages/test_legality.py",
+        "test_partitioned_sql.py::test_an_anomaly_at_a_place_without_facts_is_an_error",
+        "test_evidence.py",
         "messages/test_differential.py::test_spark_and_the_reference_agree",
         "messages/test_clean_messages.py::test_arrays_and_sql_find_what_sql_finds",
     ),

@@ -42,12 +42,28 @@ class Recorder:
     """A plugin of pytest that keeps the queries of all tests, by the file of their SQL. Equal queries are kept once."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts, self._test, self._connect = texts, "", duckdb.connect
+        self._texts, self._connect = texts, duckdb.connect
+        self._tests: list[str] = []
         self.calls: dict[str, dict[str, Call]] = {file: {} for file in texts}
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        self._test = item.nodeid
+        self._tests = [item.nodeid]
         duckdb.connect = lambda **options: _Connection(self._connect(**options), self)  # type: ignore[assignment]
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Iterator[None]:
+        """Let the queries of a fixture that several tests share belong to all of them."""
+        before = self._tests
+        if fixturedef.scope != "function":
+            self._tests = [
+                item.nodeid
+                for item in request.session.items
+                if any(fixturedef in each for each in item._fixtureinfo.name2fixturedefs.values())  # type: ignore[attr-defined]
+            ]
+        yield
+        self._tests = before
 
     def keep(self, connection: duckdb.DuckDBPyConnection, sql: str, definitions: list[Definition]) -> None:
         """Keep a query if it has the SQL of a file."""
@@ -68,7 +84,7 @@ class Recorder:
             content = {name: table.to_pydict() for name, table in tables.items()}
             key = hashlib.sha256(pickle.dumps((before, call.definitions, content))).hexdigest()
             tests = self.calls[file].setdefault(key, call).tests
-            tests += [self._test] if self._test not in tests else []
+            tests += [test for test in self._tests if test not in tests]
 
     def write(self, file: Path) -> None:
         unfinished = file.with_suffix(".new")

@@ -190,9 +190,11 @@ def test_replication_that_nobody_saw_drain_is_reported(tmp_path):
 @pytest.fixture(scope="module")
 def doubtful(spark, tmp_path_factory):
     """A fault that was not undone, no word from the consumers, and publishes that contradict themselves."""
-    history = History(faults=[FAULT]).clean()
+    history = History(clusters=("main", "other"), faults=[FAULT]).clean()
     history.leave(FROZEN)
     history.records[SubscriptionDrains] = None
+    # p0/3 was acked at 5:6.
+    history.not_read_to_end(passed=(SEGMENT, 99), unreadable=[((SEGMENT, 6), (SEGMENT, 7))])
     history.forget("stored", "p0", 3)
     history.forget("deliveries", "p0", 3)
     history.forget("deliveries", "p1", 2)
@@ -201,6 +203,7 @@ def doubtful(spark, tmp_path_factory):
     history.message("gap", 2)
     history.message("late", 1)
     history.publish(producer="p1", seq=0, epoch=0, at=50_000, segment=SEGMENT, offset=0)
+    history.publish(producer="p1", seq=3, epoch=1, at=50_000, cluster="other", outcome="unknown")
     history.publish(producer="p1", seq=4, epoch=1, at=50_000, payload_hash=3, outcome="unknown")
     history.publish(producer="p1", seq=5, epoch=1, at=50_000, key="another", outcome="unknown")
     return Judged(spark, tmp_path_factory.mktemp("doubtful") / "run", history)
@@ -208,7 +211,8 @@ def doubtful(spark, tmp_path_factory):
 
 def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
     findings = doubtful.findings(TOPIC).items()
-    missing = {key: texts for key, texts in findings if key[0] in ("lost", "undelivered", "unproven")}
+    anomalies = ("lost", "undelivered", "unproven", "unreadable")
+    missing = {key: texts for key, texts in findings if key[0] in anomalies}
 
     assert missing == {
         ("unproven", True, "main", None, "p0", 3): (
@@ -228,6 +232,7 @@ def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
     [
         "The seq of what was published has gaps: gap (2 different of 3, from 0 to 2), late (1 different of 2",
         "One attempt is recorded more than once, so the load's record contradicts itself: p1 seq 0 in epoch 0.",
+        "Messages were published to two clusters, so they have no home; one is p1 seq 3.",
         "Messages were published with two payloads under one name; one is p1 seq 4.",
         "Messages were published with two keys under one name; one is p1 seq 5.",
         "broker-eu-1 is still frozen",

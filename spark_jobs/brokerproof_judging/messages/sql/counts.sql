@@ -1,6 +1,6 @@
 -- The judgement's counts. A message is counted once, at its home; copies and deliveries are counted at every place.
 WITH counted AS (
-    SELECT *, subscription = '' AS in_log, subscription = '' AND coalesce(cluster = home, false) AS at_home FROM places
+    SELECT *, subscription = '' AS in_log, subscription = '' AND cluster = home AS at_home FROM places
 )
 SELECT
     coalesce(sum(attempts) FILTER (at_home), 0)::BIGINT AS publishes,

@@ -7,7 +7,7 @@ WITH found AS (
     GROUP BY who, number, topic, cluster, subscription, anomaly
 ),
 deliveries_by_cluster AS (
-    SELECT DISTINCT who, number, topic, cluster FROM places WHERE deliveries > 0
+    SELECT who, number, topic, cluster FROM places WHERE deliveries > 0
 ),
 copies_by_cluster AS (
     SELECT who, number, topic, cluster FROM places WHERE subscription = '' AND copies > 0
@@ -29,11 +29,10 @@ ruled AS (
         p.last_position_at,
         p.elsewhere_from,
         p.elsewhere_until,
-        coalesce(here.forbidden, elsewhere.forbidden) AS forbidden
+        coalesce(here.forbidden, (SELECT e.forbidden FROM forbidden e WHERE e.cluster IS NULL)) AS forbidden
     FROM found f
     LEFT JOIN places p USING (who, number, topic, cluster, subscription)
     LEFT JOIN forbidden here ON (here.cluster, here.subscription) = (f.cluster, f.subscription)
-    JOIN forbidden elsewhere ON elsewhere.cluster IS NULL
 )
 SELECT
     * EXCLUDE (

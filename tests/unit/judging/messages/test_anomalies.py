@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from brokerproof.run.judgement import TOTALS
 
 from ..history import NAMESPACE, REPLICATED, SEGMENT, START, History
 from ..judged import Found, Judged
@@ -353,6 +354,22 @@ def unreadable(history):
             )
             for seq, at in ((2, "054"), (3, "074"))
         },
+    }
+
+
+@planted(REPLICATED)
+def unreadable_at_home_and_missing_in_another_cluster(history):
+    history.not_read_to_end(passed=(SEGMENT, 99), unreadable=[(PLACE, BEHIND)])
+    forget_everywhere(history)
+    return {
+        ("unreadable", False, "main", None, "p0", 3): (
+            "part_cannot_be_read",
+            f"{GONE}, in a part of its log that cannot be read",
+        ),
+        ("not_replicated", False, "other", None, "p0", 3): (
+            "missing_in_replica",
+            f"{GONE}, and not in the log of other, which was read to its end after replication had drained",
+        ),
     }
 
 
@@ -1403,6 +1420,14 @@ def test_counts_agree_with_the_tables(judged):
     assert counts["publishes"] == len(attempts) == sum(row["attempts"] for row in home)
     assert counts["recovered"] == sum(row["recovered"] for row in home)
     assert counts["acked"] + counts["failed"] + counts["unknown"] == counts["messages"]
+
+
+def test_a_run_without_messages_has_counts_of_zero(spark, tmp_path):
+    counts = Judged(spark, tmp_path / "run", History()).judgement["counts"]
+
+    assert {name: count for name, count in counts.items() if name not in ("legal", "illegal")} == dict.fromkeys(
+        (*TOTALS, "not_sent"), 0
+    )
 
 
 def test_what_a_subscription_got_before_it_moved_has_no_order_where_it_moved_to(spark, tmp_path):

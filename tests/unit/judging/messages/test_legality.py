@@ -27,10 +27,11 @@ SENT_AT = 1_000
 DESTROYS = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "permanent": True}
 
 
-def illegal_at(history, places, destroyed=(), sent_at=SENT_AT, delivered_at=()):
+def illegal_at(history, places, destroyed=(), sent_at=SENT_AT, delivered_at=(), **facts):
     """The anomalies that are illegal at each (cluster, subscription) of `places`, given with the home of the message.
 
-    Every anomaly is found at every place. `delivered_at` has the places of one delivery each.
+    Every anomaly is found at every place. `delivered_at` has the places of one delivery each. `facts` has other columns
+    of all places.
     """
     messages = [
         {
@@ -42,7 +43,8 @@ def illegal_at(history, places, destroyed=(), sent_at=SENT_AT, delivered_at=()):
             "home": home,
             "sent_at": sent_at,
             "outcome": "acked",
-            "deliveries": int((cluster, subscription) in delivered_at),
+            **dict.fromkeys(("deliveries", "copies"), int((cluster, subscription) in delivered_at)),
+            **facts,
         }
         for cluster, subscription, home in places
     ]
@@ -99,6 +101,13 @@ def test_only_order_of_delivery_depends_on_the_type_of_subscription(guarantee):
     lax = {each for each in Anomaly if not is_illegal(each, guarantee, SubscriptionType.SHARED)}
 
     assert lax - {each for each in Anomaly if not is_illegal(each, guarantee)} == {Anomaly.DELIVERED_OUT_OF_ORDER}
+
+
+@pytest.mark.parametrize("guarantee", Guarantee)
+def test_what_a_scenario_tightens_is_illegal_under_every_guarantee_and_at_every_subscription(guarantee):
+    for anomaly in (Anomaly.DELIVERED_TWICE, Anomaly.DELIVERED_OUT_OF_ORDER):
+        assert is_illegal(anomaly, guarantee, SubscriptionType.SHARED, tightened=[anomaly])
+        assert not is_illegal(anomaly, guarantee, SubscriptionType.SHARED, tightened=[Anomaly.LOST])
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)
@@ -191,6 +200,41 @@ def test_a_message_that_was_sent_when_its_cluster_was_destroyed_or_later_is_excu
     illegal = illegal_at(history, logs, destroyed=[("main", SENT_AT, None)])
 
     assert set.intersection(*illegal.values()) >= {Anomaly.LOST, Anomaly.NOT_REPLICATED}
+
+
+HEALED_AT = SENT_AT + 10
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "place", "excused", "not_excused"),
+    [
+        (Anomaly.LOST, ("main", IN_LOG), {"last_acked_at": HEALED_AT}, {"last_acked_at": HEALED_AT + 1}),
+        (Anomaly.NOT_REPLICATED, ("other", IN_LOG), {"last_acked_at": HEALED_AT}, {"last_acked_at": HEALED_AT + 1}),
+        (
+            Anomaly.DELIVERED_FROM_ELSEWHERE,
+            ("main", "audit"),
+            {"elsewhere_until": HEALED_AT},
+            {"elsewhere_until": HEALED_AT + 1},
+        ),
+        (
+            Anomaly.DELIVERED_FROM_TWO_POSITIONS,
+            ("main", "audit"),
+            {"copies": 2, "elsewhere_from": HEALED_AT, "last_position_at": HEALED_AT + 1},
+            {"copies": 2, "elsewhere_from": HEALED_AT, "last_position_at": HEALED_AT},
+        ),
+        (
+            Anomaly.DELIVERED_FROM_TWO_POSITIONS,
+            ("main", "audit"),
+            {"copies": 2, "elsewhere_from": HEALED_AT, "last_position_at": HEALED_AT + 1},
+            {"copies": 2, "elsewhere_from": HEALED_AT + 1, "last_position_at": HEALED_AT + 1},
+        ),
+    ],
+)
+def test_what_was_acked_or_delivered_when_the_healing_began_is_of_the_old_log(anomaly, place, excused, not_excused):
+    history, destroyed = History(clusters=("main", "other"), guarantee="effectively_once"), [("main", 2_000, HEALED_AT)]
+
+    assert anomaly not in illegal_at(history, [(*place, "main")], destroyed, **excused)[place]
+    assert anomaly in illegal_at(history, [(*place, "main")], destroyed, **not_excused)[place]
 
 
 def test_rules_have_the_types_of_their_columns_without_a_subscription():

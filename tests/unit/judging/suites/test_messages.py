@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof_judging.suites.cross_check import count_messages
+from brokerproof_judging.suites.message_groups import read_message_groups
+from brokerproof_judging.suites.tally import MOST_SAMPLES
 from pyspark.sql import SparkSession
 
 from .conftest import CLUSTER, SUBSCRIPTION, Judge, Planted, about, judged_by, plant, suite_of
@@ -164,6 +167,38 @@ def test_an_anomaly_of_an_unknown_name_is_asked_for_by_nothing_and_is_a_doubt(pl
     planted.messages[0] |= {"anomalies": ["losst"], "illegal": ["losst"]}
     judged = judge(planted, only=ON_MESSAGES)
     assert {judgement["verdict"] for judgement in judged.values()} == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"anomalies": ["losst"]},
+        {"anomalies": [None]},
+        {"anomalies": None, "illegal": ["lost"]},
+        {"anomalies": ["lost"], "illegal": [None]},
+    ],
+)
+def test_a_row_with_an_unknown_name_or_one_that_was_not_found_contradicts_itself(
+    planted: Planted, names: dict[str, Any]
+) -> None:
+    planted.messages[0] |= names
+    assert count_messages(planted.write()).contradictory == 1
+
+
+def test_the_samples_are_the_first_messages_of_a_group_that_may_break_an_expectation(planted: Planted) -> None:
+    for row in planted.messages[1:30]:
+        row["anomalies"] = ["lost"]
+    for row in planted.messages[30:]:
+        row["illegal"] = None
+    # A message without a readable seq comes first.
+    planted.messages[1] |= {"subscription": None, "seq": None}
+
+    groups = read_message_groups(planted.write())
+
+    samples = {rows: [key for key, _ in found] for rows, found in zip(groups["rows"], groups["samples"], strict=True)}
+    assert {rows: len(keys) for rows, keys in samples.items()} == {1: 0, 10: 10, 29: MOST_SAMPLES}
+    assert samples[29][0] == [CLUSTER, "", "producer-1", -1]
+    assert samples[29] == sorted(samples[29])
 
 
 def test_an_illegal_anomaly_that_was_not_found_is_a_doubt(planted: Planted, judge: Judge) -> None:

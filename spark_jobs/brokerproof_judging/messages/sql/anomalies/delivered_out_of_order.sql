@@ -55,7 +55,6 @@ found AS (
     SELECT s.*
     FROM suspects s
     WHERE s.needs_search AND EXISTS (
-        SELECT 1
         FROM placed x
         WHERE x.cluster = s.cluster
             AND x.topic = s.topic

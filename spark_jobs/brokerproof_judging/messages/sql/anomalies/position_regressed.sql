@@ -6,9 +6,7 @@ WITH ranked AS (
     SELECT
         *,
         {segment: segment, "offset": "offset", batch_index: batch_index} AS place,
-        CASE
-            WHEN segment IS NOT NULL THEN dense_rank() OVER (ORDER BY segment, "offset", batch_index)
-        END AS rank
+        dense_rank() OVER (ORDER BY segment, "offset", batch_index) AS rank
     FROM rows
 ),
 acked_before AS (

@@ -4,14 +4,14 @@ SELECT
     who, number, topic, cluster, subscription,
     CASE
         WHEN NOT faults_undone() THEN 'fault_not_undone'
-        WHEN NOT (read_to_end OR read_past_acks) THEN 'log_not_read_to_end'
+        WHEN NOT read_to_end THEN 'log_not_read_to_end'
         ELSE 'replication_not_drained'
     END AS cause,
     concat(
         proof_of_existence_text(outcome, acked_at, home, getting_subscription, storing_clusters), ', and not found in ', cluster, ', but ',
         CASE
             WHEN NOT faults_undone() THEN 'nothing proves that every fault was undone'
-            WHEN NOT (read_to_end OR read_past_acks) THEN concat('its log was not read to its end: ', read_why)
+            WHEN NOT read_to_end THEN concat('its log was not read to its end: ', read_why)
             ELSE concat('replication did not drain: ', replicated_why)
         END
     ) AS detail

@@ -2,7 +2,7 @@
 -- left out if the log stores the message at the same position, because it would add nothing.
 SELECT cluster, topic, partition, segment, "offset", batch_index, who, number, '' AS subscription
 FROM publishes
-WHERE outcome = 'acked' AND segment IS NOT NULL
+WHERE outcome = 'acked'
 UNION ALL
 SELECT cluster, topic, partition, segment, "offset", batch_index, who, number, '' AS subscription
 FROM stored
