@@ -32,6 +32,7 @@ import pulsar
 from brokerproof import clock, lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
+from brokerproof.run.records import ClustersConfigured, write_record
 from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import BROKER_HTTP_PORT, BROKER_PORT
 from brokerproof.systems.pulsar.provisioning import find_distribution, provide_software
@@ -98,7 +99,7 @@ class Cluster:
         """Return a run of its own directory on this cluster, with a topic of its own."""
         facts = self.run.facts
         workload = self.run.scenario.workload.model_copy(update={"topic": name})
-        return Run.create(
+        view = Run.create(
             f"{self.run.directory}/views/{name}",
             run_id=f"load-cost-{name}",
             scenario=self.run.scenario.model_copy(update={"workload": workload}),
@@ -107,6 +108,8 @@ class Cluster:
             time_axis=facts.time_axis,
             sealed=True,
         )
+        write_record(view, ClustersConfigured(at=clock.now_us()))
+        return view
 
 
 @contextmanager
