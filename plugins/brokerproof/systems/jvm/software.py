@@ -127,11 +127,16 @@ class LocalSoftware:
         archive = self.find_archive(role, heap_mb)
         return (f"-XX:SharedArchiveFile={archive}", *_AT_ONE_ADDRESS) if archive.exists() else ()
 
-    def learn(self, role: str, heap_mb: int, pid: int) -> None:
-        """Make a role's class data archive from its running node `pid`, if the role has no archive yet."""
+    def learn(self, role: str, heap_mb: int, pid: int) -> bool:
+        """Make a role's class data archive from its running node `pid`, unless the role has one.
+
+        Returns whether Java was asked for an archive.
+        """
         archive = self.find_archive(role, heap_mb)
-        if not archive.exists():
-            dump(archive, java=Path(self.java), pid=pid)
+        if archive.exists():
+            return False
+        dump(archive, java=Path(self.java), pid=pid)
+        return True
 
     def find_archive(self, role: str, heap_mb: int) -> Path:
         """Return the path of a role's class data archive. The file may not exist yet."""

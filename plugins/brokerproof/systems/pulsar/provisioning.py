@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import httpx
@@ -132,14 +131,17 @@ class PulsarProvisioning:
         return self._is_well(spec.role, nodes.make_ready_url(spec))
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Make the class data archive of each role that has none. Does nothing if nodes are containers."""
+        """Make the class data archive of one role that has none. Does nothing if nodes are containers.
+
+        An archive takes about 15 s of a core, and the end of the run waits for it. So the archives are made in several
+        runs. That of the brokers is the first, because it saves the most.
+        """
         if not isinstance(self._software, LocalSoftware):
             return
-        learn, heap_mb = self._software.learn, self.topology.heap_mb
-        nodes_of_roles = {self.topology.nodes[name].role: pid for name, pid in pids.items()}
-        # The end of the first run waits for these archives, and one Java at a time would leave cores idle.
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda role: learn(role, heap_mb[role], nodes_of_roles[role]), nodes_of_roles))
+        processes = {self.topology.nodes[name].role: pid for name, pid in pids.items()}
+        for role in (Role.BROKER, Role.BOOKIE, Role.METADATA):
+            if role in processes and self._software.learn(role, self.topology.heap_mb[role], processes[role]):
+                return
 
     def _is_well(self, role: str, url: str) -> bool:
         try:

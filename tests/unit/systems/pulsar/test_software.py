@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from brokerproof.errors import MachineError
 from brokerproof.runtimes.process_runtime import ProcessRuntime
-from brokerproof.systems.jvm.software import ImageSoftware
-from brokerproof.systems.pulsar.provisioning import provide_software
+from brokerproof.systems.jvm.software import ImageSoftware, LocalSoftware
+from brokerproof.systems.pulsar.provisioning import PulsarProvisioning, find_distribution, provide_software
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
+from builders import make_run
 
 
 class Images(ProcessRuntime):
@@ -45,3 +46,28 @@ def test_the_image_is_in_the_registry_of_the_settings(tmp_path: Path, monkeypatc
     assert software.image == image
     # The step that fetches images fetches the same one.
     assert PULSAR.list_images("4.0.8") == [image]
+
+
+def test_a_run_makes_one_archive_of_class_data_and_that_of_the_brokers_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a run waits for it."""
+    run, asked = make_run(tmp_path / "run", "sync_nominal"), list[tuple[str, int]]()
+
+    def dump(path: Path, *, java: Path, pid: int) -> bool:
+        asked.append((path.name.split("-")[2], pid))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return True
+
+    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("brokerproof.systems.jvm.software.dump", dump)
+    provisioning = PulsarProvisioning(run)
+    monkeypatch.setattr(
+        PulsarProvisioning, "_software", LocalSoftware(find_distribution(run.scenario.version)), raising=False
+    )
+    pids = {name: number for number, name in enumerate(run.topology.nodes)}
+    for _ in range(4):
+        provisioning.learn(pids)
+    assert [role for role, _ in asked] == ["broker", "bookie", "metadata"]
+    assert [run.topology.nodes[list(pids)[pid]].role for _, pid in asked] == ["broker", "bookie", "metadata"]
