@@ -31,6 +31,7 @@ import psutil
 import pulsar
 from brokerproof import clock, lifecycle
 from brokerproof.checks import load_scenario
+from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClustersConfigured, write_record
 from brokerproof.systems.pulsar import topic
@@ -97,19 +98,23 @@ class Cluster:
 
     def make_view(self, name: str) -> Run:
         """Return a run of its own directory on this cluster, with a topic of its own."""
-        facts = self.run.facts
         workload = self.run.scenario.workload.model_copy(update={"topic": name})
-        view = Run.create(
-            f"{self.run.directory}/views/{name}",
-            run_id=f"load-cost-{name}",
-            scenario=self.run.scenario.model_copy(update={"workload": workload}),
-            topology=self.run.topology,
-            addresses=facts.addresses,
-            time_axis=facts.time_axis,
-            sealed=True,
-        )
-        write_record(view, ClustersConfigured(at=clock.now_us()))
-        return view
+        return create_view(self.run, f"{self.run.directory}/views/{name}", f"load-cost-{name}", workload)
+
+
+def create_view(run: Run, directory: str, run_id: str, workload: Workload) -> Run:
+    """Return a run on the cluster of `run`, with a directory and a workload of its own."""
+    view = Run.create(
+        directory,
+        run_id=run_id,
+        scenario=run.scenario.model_copy(update={"workload": workload}),
+        topology=run.topology,
+        addresses=run.facts.addresses,
+        time_axis=run.facts.time_axis,
+        sealed=True,
+    )
+    write_record(view, ClustersConfigured(at=clock.now_us()))
+    return view
 
 
 @contextmanager
@@ -319,20 +324,10 @@ class Turns:
 
     def _subscribe(self, run: Run, number: int) -> Run:
         """Return a run like `run` in a directory of its own, with a subscription of its own."""
-        scenario = run.scenario
-        subscriptions = [
-            each.model_copy(update={"name": f"audit_{number}"}) for each in scenario.workload.subscriptions
-        ]
-        workload = scenario.workload.model_copy(update={"subscriptions": subscriptions})
-        return Run.create(
-            f"{run.directory}-consume-{number}",
-            run_id=f"{run.run_id}-{number}",
-            scenario=scenario.model_copy(update={"workload": workload}),
-            topology=run.topology,
-            addresses=run.facts.addresses,
-            time_axis=run.facts.time_axis,
-            sealed=True,
-        )
+        workload = run.scenario.workload
+        subscriptions = [each.model_copy(update={"name": f"audit_{number}"}) for each in workload.subscriptions]
+        workload = workload.model_copy(update={"subscriptions": subscriptions})
+        return create_view(run, f"{run.directory}-consume-{number}", f"{run.run_id}-{number}", workload)
 
     def _make_perf_command(self, work: str, name: str, subscription: str) -> list[str]:
         software = provide_software(self.cluster.run.scenario.version, lifecycle.make_runtime(self.cluster.run))
