@@ -99,6 +99,11 @@ def test_verify_runs_also_after_a_failed_load(dag: DAG) -> None:
     assert dag.task_dict["verify"].trigger_rule == "all_done"
 
 
+def test_load_and_consumers_do_not_wait_for_clusters_that_never_come(dag: DAG) -> None:
+    """They begin before the clusters, and only `break_it` ends them if there are none."""
+    assert dag.task_dict["break_it"].trigger_rule == "all_done"
+
+
 def test_only_verdict_decides_the_dag_runs_state(dag: DAG) -> None:
     """The suites of a control have to fail, and its DAG run has to succeed."""
     states = [State(task.task_id, "success") for task in dag.tasks]
