@@ -236,13 +236,13 @@ def configure(run: Run) -> None:
     write_record(run, ClustersConfigured(at=clock.now_us()))
 
 
-def require_clusters(run: Run) -> bool:
-    """Return whether the clusters are configured. If not, make load and consumers end, which wait for the clusters."""
+def end_load_without_clusters(run: Run) -> bool:
+    """End load and consumers, which wait for the clusters, if these are not configured. Return whether they are not."""
     if read_record(run, ClustersConfigured) is not None:
-        return True
+        return False
     follow_time_axis(run)
     write_record(run, EarlyEnd(why="the clusters were not configured", at=clock.now_us()))
-    return False
+    return True
 
 
 def break_it(run: Run) -> None:

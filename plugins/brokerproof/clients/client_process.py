@@ -13,11 +13,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, NoReturn, Protocol, Self, TypeVar
 
 from brokerproof import clock
 from brokerproof.clients.record import RecordReader, Segment
@@ -25,6 +25,7 @@ from brokerproof.errors import RunError
 from brokerproof.machine.processes import MARK, SERVICE_MARK, Mark
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClustersConfigured, EarlyEnd, read_record
+from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 
 _LOOK_EVERY_S = 0.25
 # After the timeline broke, a client has this many seconds to end by itself. Then it is killed.
@@ -32,6 +33,17 @@ _EARLY_END_S = 3.0
 _CLOSE_S = 5.0
 # Python looks for unreachable cycles after this many new objects.
 _COLLECT_AFTER = 500_000
+
+
+class ClientTask(Protocol):
+    """The task of a producer or consumer."""
+
+    @property
+    def client(self) -> str:
+        """The client's name in the run."""
+
+
+TaskT = TypeVar("TaskT", bound=ClientTask)
 
 
 class ClientProcess:
@@ -133,7 +145,28 @@ def spare_collections() -> None:
     gc.set_threshold(_COLLECT_AFTER)
 
 
-def await_clusters(run: Run, gone: threading.Event) -> bool:
+def run_client(plan: Callable[[Run], Sequence[TaskT]], work: Callable[[Run, TaskT, int, Parent], object]) -> NoReturn:
+    """Run a client in this process, whose arguments are those that `ClientProcess` gives, and exit.
+
+    `plan` returns the tasks of all clients of the same job. `work` gets the run, the client's task, its epoch and its
+    parent. It is left out if the clusters are never configured.
+    """
+    directory, number, epoch, ready = sys.argv[1:]
+    parent = Parent(int(ready))
+    parent.watch()
+    run = Run(directory)
+    follow_time_axis(run)
+    spare_collections()
+    task = plan(run)[int(number)]
+    if _await_clusters(run, parent.gone):
+        with note_wall_clock(run, task.client):
+            work(run, task, int(epoch), parent)
+    sys.stderr.flush()
+    # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
+    os._exit(0)
+
+
+def _await_clusters(run: Run, gone: threading.Event) -> bool:
     """Wait until the clusters are configured. Returns False if the run ends early or `gone` is set first.
 
     Clients start while nodes start, so that Python has imported all modules when the nodes serve.

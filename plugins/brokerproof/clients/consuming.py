@@ -9,15 +9,13 @@ The consumer ends when the job stops all consumers, the timeline of faults fails
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from brokerproof import clock
-from brokerproof.clients.client_process import Parent, await_clusters, spare_collections
+from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment, name_client
@@ -27,7 +25,6 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.run.tables import Batches, make_batch
-from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.abilities import ConfirmsAcks
 from brokerproof.systems.clients import Clients, Consumer
 from brokerproof.systems.registry import make_clients, make_observation, name_topic
@@ -258,20 +255,8 @@ def complete_deliveries(segments: Iterable[Segment]) -> Batches:
     yield from deliveries.finish()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
-    parent = Parent(int(ready))
-    parent.watch()
-    run = Run(directory)
-    follow_time_axis(run)
-    spare_collections()
-    task = plan_consumers(run)[int(number)]
-    if await_clusters(run, parent.gone):
-        with note_wall_clock(run, task.client):
-            consume(run, task, epoch=int(epoch), gone=parent.gone)
-    sys.stderr.flush()
-    # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
-    os._exit(0)
+def main() -> None:
+    run_client(plan_consumers, lambda run, task, epoch, parent: consume(run, task, epoch=epoch, gone=parent.gone))
 
 
 if __name__ == "__main__":

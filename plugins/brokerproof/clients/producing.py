@@ -11,8 +11,6 @@ results. Messages still held back then are recorded as not sent.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -25,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from brokerproof import clock
-from brokerproof.clients.client_process import Parent, await_clusters, spare_collections
+from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
@@ -45,7 +43,6 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import AttemptOutcome, Batches, join_columns
-from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
@@ -599,21 +596,13 @@ def _make_rows(
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
-    parent = Parent(int(ready))
-    parent.watch()
-    run = Run(directory)
-    follow_time_axis(run)
-    spare_collections()
-    task = plan_producers(run)[int(number)]
-    producer = ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone)
-    if await_clusters(run, parent.gone):
-        with note_wall_clock(run, task.client):
-            producer.publish(parent.say_ready, parent.await_begin)
-    sys.stderr.flush()
-    # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
-    os._exit(0)
+def main() -> None:
+    run_client(
+        plan_producers,
+        lambda run, task, epoch, parent: ScheduledProducer(run, task, epoch=epoch, gone=parent.gone).publish(
+            parent.say_ready, parent.await_begin
+        ),
+    )
 
 
 if __name__ == "__main__":

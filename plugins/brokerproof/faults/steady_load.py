@@ -132,14 +132,14 @@ def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) ->
     stage.show(text="")
 
 
-def require_load(run: Run, when: str, *, until: int | None = None) -> None:
+def require_load(run: Run, when: str, *, ends_at: int | None = None) -> None:
     """Raises RunError if the load has failed or ended, because faults would then meet no new messages.
 
-    A load that has finished at `until` (Unix time in µs) or later raises no error: this process asked late.
+    `ends_at` is the planned end of the load, as Unix time in µs. A load that finished then or later is no error.
     `when` completes the error's sentence "the load ended …" or "the load failed …".
     """
     if (failed := read_record(run, StepProblem, "load")) is not None:
         raise RunError(f"the load failed {when}: {failed.problem}")
     ended = read_record(run, LoadEnd)
-    if ended is not None and not (ended.finished and until is not None and ended.at >= until):
+    if ended is not None and not (ended.finished and ends_at is not None and ended.at >= ends_at):
         raise RunError(f"the load ended {when}: {ended.why or 'its record gives no reason'}")

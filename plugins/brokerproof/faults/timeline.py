@@ -156,7 +156,7 @@ class Timeline:
         second = int(1e6)
         for at in range(self._times.impact_at, self._times.ends_at - second, second):
             yield from self._stage.waits.wait_until(at)
-            require_load(self._stage.run, "before its time", until=self._times.ends_at)
+            require_load(self._stage.run, "before its time", ends_at=self._times.ends_at)
 
     def _find_moment(self, at_s: float) -> int:
         """Return the Unix time in microseconds that is `at_s` seconds after the start of the impact phase."""

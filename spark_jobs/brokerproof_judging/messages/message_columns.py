@@ -21,7 +21,8 @@ POSITION = ("segment", "offset", "batch_index")
 # The columns of a place, in intermediate tables.
 PLACE_FIELDS = [(name, pa.int64() if name == "number" else pa.string()) for name in PLACE]
 
-NAMES = pa.schema([(name, pa.int64() if name == "number" else pa.string()) for name in MESSAGE])
+# The columns that name a message.
+NAMES = pa.schema(PLACE_FIELDS[: len(MESSAGE)])
 
 # The value of `subscription` for a log. It is not null, so that rows can be joined by place.
 IN_LOG = ""
