@@ -29,9 +29,10 @@ Definition = tuple[str, Sequence[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A query that tests made with the SQL of a file. `before` is the query's text in front of the file's."""
+    """A query that tests made with the SQL of a file. `before` and `after` are the query's texts around the file's."""
 
     before: str
+    after: str
     definitions: Sequence[Definition]
     tables: Mapping[str, pa.Table]
     # The tests that made this query with these tables.
@@ -68,21 +69,24 @@ class Recorder:
     def keep(self, connection: duckdb.DuckDBPyConnection, sql: str, definitions: list[Definition]) -> None:
         """Keep a query if it has the SQL of a file."""
         for file, text in self._texts.items():
-            before, found, _ = sql.partition(text)
+            before, found, after = sql.partition(text)
             if not found:
                 continue
+            if before.startswith("INSERT"):
+                # Only the rows that are added depend on the file.
+                before = ""
             names = connection.execute("SELECT table_name FROM information_schema.tables").fetchall()
             tables = {}
             made = _list_made(before + text)
             for (name,) in sorted(names):
-                if name not in made and re.search(rf"\b{name}\b", text):
+                if name not in made and re.search(rf"\b{name}\b", text + after):
                     tables[name] = _copy(connection.execute(f'FROM "{name}"').to_arrow_table())
                     if name.startswith("recorded_"):
                         # Its rows could be read only once.
                         connection.register(name, tables[name])
-            call = Call(before=before, definitions=list(definitions), tables=tables)
+            call = Call(before=before, after=after, definitions=list(definitions), tables=tables)
             content = {name: table.to_pydict() for name, table in tables.items()}
-            key = hashlib.sha256(pickle.dumps((before, call.definitions, content))).hexdigest()
+            key = hashlib.sha256(pickle.dumps((before, after, call.definitions, content))).hexdigest()
             tests = self.calls[file].setdefault(key, call).tests
             tests += [test for test in self._tests if test not in tests]
 
@@ -151,7 +155,7 @@ class Replay:
         for definition, parameters in call.definitions:
             if definition.startswith("SET VARIABLE"):
                 run(definition, parameters)
-        query = call.before + sql
+        query = call.before + sql + call.after
         query = query if _list_made(query) else f"CREATE TABLE replayed AS {query}"
         order = "* (rowid + 1)" if self._is_ordered else ""
         run("BEGIN")

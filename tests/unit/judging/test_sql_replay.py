@@ -16,7 +16,7 @@ LOWEST = ("CREATE MACRO lowest() AS getvariable('lowest')", ())
 
 def make_replay(sql: str) -> Replay:
     definitions = [("SET VARIABLE lowest = ?", [2]), LOWEST]
-    return Replay([Call(before="", definitions=definitions, tables={"numbers": NUMBERS}, tests=["a test"])], sql)
+    return Replay([Call(before="", after="", definitions=definitions, tables={"numbers": NUMBERS}, tests=["a test"])], sql)
 
 
 def test_only_a_query_with_other_rows_has_tests() -> None:
@@ -66,3 +66,29 @@ def test_a_query_is_kept_with_what_it_reads_and_with_its_tests(monkeypatch: pyte
     assert call.before == "CREATE TABLE found AS "
     assert call.tables == {"numbers": NUMBERS}
     assert list(Replay([call], "FROM numbers").find_tests("FROM numbers LIMIT 1")) == ["one", "other"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("CREATE TABLE few AS FROM (", ") ANTI JOIN unwanted USING (n)", ["numbers", "unwanted"]),
+        ("INSERT INTO numbers BY NAME ", "", ["numbers"]),
+    ],
+)
+def test_a_query_inside_another_statement_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str, kept: list[str]
+) -> None:
+    monkeypatch.setattr(duckdb, "connect", duckdb.connect)
+    recorder = Recorder({"some.sql": "SELECT n FROM numbers"})
+    recorder.pytest_runtest_setup(SimpleNamespace(nodeid="a test"))  # type: ignore[arg-type]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE numbers AS SELECT unnest([1, 2, 3]) AS n")
+        connection.execute("CREATE TABLE unwanted AS SELECT 1 AS n")
+        connection.execute(f"{before}SELECT n FROM numbers{after}")
+
+    (call,) = recorder.calls["some.sql"].values()
+
+    assert sorted(call.tables) == kept
+    replay = Replay([call], "SELECT n FROM numbers")
+    assert not list(replay.find_tests("SELECT n FROM numbers ORDER BY n"))
+    assert list(replay.find_tests("SELECT n FROM numbers WHERE n != 3")) == ["a test"]
