@@ -20,7 +20,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from brokerproof.run.tables import Batches
+from brokerproof.run.tables import Batches, choose_encodings
 
 # The limit of DuckDB's memory in one task. Arrow's rows are not included.
 _MEMORY = "1GB"
@@ -155,17 +155,8 @@ def _open_part(directory: str, part: int, schema: pa.Schema) -> Iterator[pq.Parq
     filesystem.makedirs(root, exist_ok=True)
     # Readers skip files whose names begin with an underscore.
     unfinished = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
-    # Differences of numbers are small, and written in half of the time that dictionaries and statistics would take. A
-    # stored Arrow schema would make a text a dictionary in one file of a table, and not in another.
-    texts = [each.name for each in schema if pa.types.is_string(each.type) or pa.types.is_dictionary(each.type)]
-    numbers = [each.name for each in schema if pa.types.is_integer(each.type) or pa.types.is_timestamp(each.type)]
-    options = {
-        "use_dictionary": texts,
-        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
-        "write_statistics": False,
-        "store_schema": False,
-    }
     try:
+        options = choose_encodings(schema)
         with filesystem.open(unfinished, "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
             yield writer
         filesystem.mv(unfinished, _part_file(root, part))

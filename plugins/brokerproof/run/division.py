@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import SCHEMAS
+from brokerproof.run.tables import SCHEMAS, choose_encodings
 
 DIVIDED_TABLES = ("publishes", "stored", "deliveries")
 # The columns from which the part of a row follows.
@@ -217,7 +217,8 @@ class DividedWriter:
         name, (filesystem, root) = self.division.name_file(part), fsspec.url_to_fs(self.directory)
         filesystem.makedirs(root, exist_ok=True)
         file = filesystem.open(f"{root}/{_HIDDEN}{name}", "wb")
-        self._writers[part] = name, file, pq.ParquetWriter(file, SCHEMAS[self.table])
+        schema = SCHEMAS[self.table]
+        self._writers[part] = name, file, pq.ParquetWriter(file, schema, **choose_encodings(schema))
 
     def _remove(self) -> None:
         filesystem, root = fsspec.url_to_fs(self.directory)

@@ -325,3 +325,20 @@ def join_columns(table: str, columns: Mapping[str, Any], constant: Mapping[str, 
         for field in SCHEMAS[table]
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[table])
+
+
+def choose_encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return options of a Parquet writer with which rows of this schema are small, and quickly written and read.
+
+    Differences of numbers are small. Dictionaries of numbers and statistics would cost more time than they save. A
+    stored Arrow schema would make a text a dictionary in one file of a table, and not in another.
+    """
+    texts = [each.name for each in schema if pa.types.is_string(each.type) or pa.types.is_dictionary(each.type)]
+    numbers = [each.name for each in schema if pa.types.is_integer(each.type) or pa.types.is_timestamp(each.type)]
+    return {
+        "use_dictionary": texts,
+        # Hashes have no small differences.
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in numbers if name != "payload_hash"},
+        "write_statistics": False,
+        "store_schema": False,
+    }
