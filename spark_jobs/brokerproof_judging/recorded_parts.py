@@ -80,14 +80,13 @@ class RecordedParts:
     def read_whole(self, table: str, part: int, columns: Sequence[str]) -> pa.Table:
         """Return the part's rows of a table like `read`, in the same order, but at once and with texts as dictionaries.
 
-        Raises RunError if a file holds a message of another part.
+        The rows may be of messages of another part.
         """
-        names = list(dict.fromkeys([*IDENTITY, *columns]))
-        whole = [self._read_whole_file(table, part, name, names) for name in self.list_files(table, part)]
-        schema = pa.schema([(name, _use_dictionaries(SCHEMAS[table].field(name).type)) for name in names])
-        return pa.concat_tables([schema.empty_table(), *whole]).unify_dictionaries().select(columns).combine_chunks()
+        whole = [self._read_whole_file(table, name, columns) for name in self.list_files(table, part)]
+        schema = pa.schema([(name, _use_dictionaries(SCHEMAS[table].field(name).type)) for name in columns])
+        return pa.concat_tables([schema.empty_table(), *whole]).unify_dictionaries().combine_chunks()
 
-    def _read_whole_file(self, table: str, part: int, name: str, columns: Sequence[str]) -> pa.Table:
+    def _read_whole_file(self, table: str, name: str, columns: Sequence[str]) -> pa.Table:
         schema = pa.schema([(column, _use_dictionaries(SCHEMAS[table].field(column).type)) for column in columns])
         texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         filesystem, place = fsspec.url_to_fs(f"{self.directories[table]}/{name}")
@@ -95,7 +94,7 @@ class RecordedParts:
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", read_dictionary=texts)
             held = file.schema_arrow.names
             found = file.read([column for column in columns if column in held], use_threads=False)
-        whole = pa.table(
+        return pa.table(
             [
                 found.column(field.name).cast(SCHEMAS[table].field(field.name).type).cast(field.type)
                 if field.name in held and found.schema.field(field.name).type != field.type
@@ -105,11 +104,7 @@ class RecordedParts:
                 for field in schema
             ],
             schema=schema,
-        ).unify_dictionaries()
-        for batch in whole.select(IDENTITY).to_batches():
-            if (self.compute_parts(batch) != part).any():
-                raise RunError(f"The file {name} of the table {table} holds messages of another part.")
-        return whole
+        )
 
     def _read_batches(self, table: str, part: int, schema: pa.Schema) -> Batches:
         names = list(dict.fromkeys([*IDENTITY, *schema.names]))

@@ -215,11 +215,13 @@ def main() -> None:
 
 def _start_session(master: str) -> Any:
     from brokerproof.machine.java import find_spark_java_home
+    from brokerproof.spark.job_configuration import KEEP_MEMORY
 
     os.environ["JAVA_HOME"] = str(find_spark_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--master {master} --driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
+        f"--master {master} {' '.join(f'--conf {key}={value}' for key, value in KEEP_MEMORY.items())} "
+        "--driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
         "--conf spark.sql.shuffle.partitions=8 "
         "--conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
     )

@@ -119,18 +119,17 @@ class PartMessages:
     deliveries: dict[tuple[int, int], Delivery] = field(default_factory=dict)
     # Of each list of events that is compared: the lowest and highest value in each block of a producer.
     ranges: list[RangesOfBlocks] = field(default_factory=list)
-    # The number of each message's topic, producer and key, all slots in the order of these numbers and of seq, and the
-    # place of each slot in this order.
+    # The number of each message's topic, producer and key, and all slots in the order of these numbers and of seq.
     keys: Array = field(init=False)
     by_key: Array = field(init=False)
-    places: Array = field(init=False)
+    # The index of each slot's block.
+    blocks: Array = field(init=False)
 
     def __post_init__(self) -> None:
         published = self.published
         self.keys = number_groups(published.topic, published.producer, published.key)
         self.by_key = order.sort_stably(self.keys)
-        self.places = np.empty(len(self.by_key), np.int64)
-        self.places[self.by_key] = np.arange(len(self.by_key))
+        self.blocks = self.part.slots.block_of_slots
 
 
 def find_clean(
@@ -295,22 +294,17 @@ def check_order(found: PartMessages, clock_error_us: int) -> None:
     if (rows["key"] != found.published.key[rows["slot"]]).any():
         raise NotDescribedError("a message was published with two keys")
     for cluster in found.copies:
-        clean, others = list_copies(found, cluster)
-        check_sequence(found, clean, others, may_tie=False)
-        list_ranges(found, "position", (cluster, None), join_events(clean, others))
+        check_sequence(found, list_copies(found, cluster), "position", (cluster, None))
         for place in found.deliveries:
             if place[0] == cluster:
-                clean, others = list_deliveries(found, *place, "received_at")
-                check_sequence(found, clean, others, may_tie=True, error=clock_error_us)
-                list_ranges(found, "received_at", place, join_events(clean, others))
-                clean, others = list_deliveries(found, *place, "arrival")
-                check_sequence(found, clean, others, may_tie=False)
-                list_ranges(found, "arrival", place, join_events(clean, others))
+                received = list_deliveries(found, *place, "received_at")
+                check_sequence(found, received, "received_at", place, clock_error_us)
+                check_sequence(found, list_deliveries(found, *place, "arrival"), "arrival", place)
 
 
 def list_ranges(found: PartMessages, value: str, place: tuple[int, int | None], events: Events) -> None:
     """Add the ranges of the blocks that have events."""
-    block = found.part.slots.block_of_slots[events.slot]
+    block = found.blocks[events.slot]
     number = number_groups(block, events.partition, events.incarnation)
     first, _ = order.list_groups(number)
     count = int(number.max()) + 1 if len(number) else 0
@@ -331,31 +325,27 @@ def list_ranges(found: PartMessages, value: str, place: tuple[int, int | None], 
     )
 
 
-def check_sequence(found: PartMessages, clean: Events, others: Events, *, may_tie: bool, error: int = 0) -> None:
-    """Compare events by their values. What happened less than `error` earlier is not known to be before."""
-    is_clean, events = merge_by_key(found, clean, others)
+def check_sequence(
+    found: PartMessages, listed: tuple[Events, Events], value: str, place: tuple[int, int | None], error: int = 0
+) -> None:
+    """Compare events of clean messages, and of others, by their values. Equal times of delivery are in order.
+
+    What happened less than `error` earlier is not known to be before.
+    """
+    events, clean = join_events(*listed), len(listed[0].slot)
+    list_ranges(found, value, place, events)
     group = number_groups(found.keys[events.slot], events.partition, events.incarnation)
-    if (group[:-1] > group[1:]).any():
-        rows = order.sort_stably(group)
-        is_clean, events, group = is_clean[rows], events.take(rows), group[rows]
-    by_seq = order.BySeq.from_sorted(events.slot, group, events.value)
-    late, early = order.find_crossed(by_seq, may_tie=may_tie)
+    compared = order.Compared.from_values(events.slot, group, events.value)
+    late, early = order.find_crossed(compared, clean, may_tie=value == "received_at")
     if not late.any():
         return
+    is_clean = np.arange(len(late)) < clean
     found.clean[events.slot[late]] = False
     found.compared[events.slot[late | (early & ~is_clean)]] = True
-    rising = by_seq.take(is_clean & ~late)
+    rising = compared.take(np.flatnonzero(is_clean & ~late))
+    if (rising.ordered[1:] < rising.ordered[:-1]).any():
+        rising = rising.take(np.argsort(rising.ordered, kind="stable"))
     found.compared[order.find_witnesses(rising, group[late], events.value[late] - error)] = True
-
-
-def merge_by_key(found: PartMessages, clean: Events, others: Events) -> tuple[Mask, Events]:
-    """Return which events are of clean messages, and all events by key and seq. The clean ones are in this order."""
-    others = others.take(order.sort_stably(found.places[others.slot]))
-    before = np.searchsorted(found.places[clean.slot], found.places[others.slot])
-    is_clean: Mask = np.insert(np.ones(len(clean.slot), bool), before, False)
-    return is_clean, Events(
-        **{name: np.insert(values, before, getattr(others, name)) for name, values in vars(clean).items()}
-    )
 
 
 def list_copies(found: PartMessages, cluster: int) -> tuple[Events, Events]:

@@ -192,7 +192,47 @@ def save_part(path: str, found: PartMessages) -> None:
         "subscriptions": list(found.deliveries),
         "incarnations": label_incarnations(part),
     }
-    save_arrays(path, header, arrays)
+    narrow, header["kinds"] = narrow_arrays(arrays)
+    save_arrays(path, header, narrow)
+
+
+# The type of an array, its lowest number, and its length.
+Kind = tuple[str, int, int]
+
+
+def narrow_arrays(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Kind]]:
+    """Return arrays of whole numbers or bits in fewer bytes, as differences from the lowest number of each.
+
+    Return also what `widen_arrays` needs to know of each array. An array of equal numbers becomes empty.
+    """
+    narrow, kinds = {}, {}
+    for name, values in arrays.items():
+        numbers = values.view(np.uint8) if values.dtype == bool else values
+        lowest, highest = (int(numbers.min()), int(numbers.max())) if len(values) else (0, 0)
+        kinds[name] = (values.dtype.str, lowest, len(values))
+        smallest = np.min_scalar_type(highest - lowest)
+        if lowest == highest:
+            narrow[name] = numbers[:0]
+        elif smallest.itemsize < numbers.itemsize:
+            narrow[name] = (numbers - numbers.dtype.type(lowest)).astype(smallest)
+        else:
+            narrow[name] = numbers
+    return narrow, kinds
+
+
+def widen_arrays(narrow: Mapping[str, Array], kinds: Mapping[str, Kind]) -> dict[str, Array]:
+    """Return what was passed to `narrow_arrays`. The arrays may be read-only."""
+    wide = {}
+    for name, (kind, lowest, length) in kinds.items():
+        values, type_of = narrow[name], np.dtype(kind)
+        if len(values) < length:
+            wide[name] = np.broadcast_to(np.array(lowest).astype(type_of), length)
+        elif values.itemsize < type_of.itemsize:
+            wide[name] = values.astype(type_of)
+            wide[name] += type_of.type(lowest)
+        else:
+            wide[name] = values.view(type_of)
+    return wide
 
 
 def list_named_positions(found: PartMessages) -> tuple[Array, Array]:
@@ -346,7 +386,8 @@ class SavedMessages:
 
     @classmethod
     def load(cls, path: str) -> SavedMessages:
-        header, arrays = load_arrays(path)
+        header, narrow = load_arrays(path)
+        arrays = widen_arrays(narrow, header["kinds"])
         arrays |= {name: arrays[name].copy() for name in ("clean", "compared")}
         lengths = np.diff(arrays["starts"])
         for name in ("topic", "producer"):

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from brokerproof.errors import RunError
+from brokerproof.run.division import IDENTITY
 
 from brokerproof_judging.recorded_parts import RecordedParts
 
@@ -64,7 +66,8 @@ class Names:
         """Return the number of each text of a dictionary column, and `NO_TEXT` for null."""
         texts = column.dictionary.to_pylist()
         numbers = np.array([*(self.add(text) for text in texts), NO_TEXT], np.int32)
-        codes: Array = numbers[column.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)]
+        indices = column.indices.fill_null(len(texts)) if column.null_count else column.indices
+        codes: Array = numbers.take(indices.to_numpy(zero_copy_only=False))
         return codes
 
     def add(self, text: str) -> int:
@@ -86,14 +89,24 @@ class Names:
 
 def pack_positions(rows: Rows) -> Array:
     """Return each row's position as a number with the same order, and `NO_POSITION` for none."""
-    segment, offset, batch = rows.pop("segment"), rows.pop("offset"), rows.pop("batch_index").astype(np.int64) + 1
+    segment, offset, batch = rows.pop("segment"), rows.pop("offset"), rows.pop("batch_index").astype(np.int64)
+    batch += 1
     is_placed = segment >= 0
-    fits = (segment < 1 << _SEGMENT_BITS) & (offset >= 0) & (offset < 1 << _OFFSET_BITS)
-    fits &= (batch >= 0) & (batch < 1 << _BATCH_BITS)
-    if (is_placed & ~fits).any():
-        raise NotDescribedError("a position does not fit into a number")
-    packed = segment << _OFFSET_BITS + _BATCH_BITS | offset << _BATCH_BITS | batch
-    return np.where(is_placed, packed, NO_POSITION)
+    limits = ((segment, 1 << _SEGMENT_BITS), (offset, 1 << _OFFSET_BITS), (batch, 1 << _BATCH_BITS))
+    if not all(_is_below(values, limit) for values, limit in limits):
+        fits = np.logical_and.reduce([(values >= 0) & (values < limit) for values, limit in limits])
+        if (is_placed & ~fits).any():
+            raise NotDescribedError("a position does not fit into a number")
+    packed = segment << _OFFSET_BITS + _BATCH_BITS
+    packed |= offset << _BATCH_BITS
+    packed |= batch
+    packed[~is_placed] = NO_POSITION
+    return packed
+
+
+def _is_below(values: Array, limit: int) -> bool:
+    """Return whether all values are at least 0, and below the limit."""
+    return not len(values) or (int(values.min()) >= 0 and int(values.max()) < limit)
 
 
 def unpack_positions(positions: Array) -> Rows:
@@ -146,23 +159,49 @@ class Slots:
         topics_and_producers, number = np.divmod(self.blocks, max(self.sizes[2], 1))
         return *np.divmod(topics_and_producers, max(self.sizes[1], 1)), number
 
+    def name_blocks(self, producers: Names) -> pa.Table:
+        """Return a message of each block, as columns `IDENTITY`. All messages of a block are of one part."""
+        _, producer, number = self.split_blocks()
+        names = pa.array(producers.texts, pa.string()).take(pa.array(producer))
+        empty = pa.nulls(len(number), pa.int64())
+        return pa.table([names, number * self.block, empty, empty, empty], names=IDENTITY)
+
     def find(self, rows: Rows) -> Array:
         """Return the slot of each row's message, and -1 if there is none."""
-        topics, producers, numbers = self.sizes
         number = rows["seq"] // self.block
-        known = (rows["topic"] < topics) & (rows["producer"] >= 0) & (rows["producer"] < producers)
-        known &= (rows["seq"] >= 0) & (number < numbers)
-        if not len(self.blocks):
-            return np.full(len(known), -1, np.int64)
-        wanted = np.where(known, _combine(rows, np.where(known, number, 0), self.sizes), -1)
-        index = np.minimum(np.searchsorted(self.blocks, wanted), len(self.blocks) - 1)
-        # The remainder, without the slow division of `%`.
-        slot = self.starts[index] + (rows["seq"] - number * self.block)
-        return np.where((self.blocks[index] == wanted) & (slot < self.starts[index + 1]), slot, -1)
+        wanted = _combine(rows, number, self.sizes)
+        columns = (rows["topic"], rows["producer"], number)
+        if not all(_is_below(values, size) for values, size in zip(columns, self.sizes, strict=True)):
+            known = [(values >= 0) & (values < size) for values, size in zip(columns, self.sizes, strict=True)]
+            wanted[~np.logical_and.reduce(known)] = -1
+        index = _find_sorted(self.blocks, wanted)
+        # The last block is for messages of no block.
+        starts = np.append(self.starts[:-1] - self.split_blocks()[2] * self.block, np.iinfo(np.int64).min)
+        slot = starts.take(index)
+        slot += rows["seq"]
+        slot[slot >= np.append(self.starts[1:], 0).take(index)] = -1
+        return np.maximum(slot, -1, out=slot)
+
+
+def _find_sorted(values: Array, wanted: Array) -> Array:
+    """Return the index of each wanted number in ascending values, and their count if it is not one of them."""
+    count = len(values)
+    if not count or not len(wanted):
+        return np.full(len(wanted), count)
+    if int(values[-1]) > 4 * len(wanted) + 1000:
+        index = np.searchsorted(values, wanted)
+        return np.where(values[np.minimum(index, count - 1)] == wanted, index, count)
+    places = np.full(int(values[-1]) + 2, count)
+    places[values] = np.arange(count)
+    # The last place is for other numbers, and -1 is the last place.
+    return places.take(np.minimum(wanted, int(values[-1]) + 1), mode="wrap")
 
 
 def _combine(rows: Rows, number: Array, sizes: tuple[int, int, int]) -> Array:
-    combined: Array = (rows["topic"].astype(np.int64) * sizes[1] + rows["producer"]) * sizes[2] + number
+    combined: Array = rows["topic"] * np.int64(sizes[1])
+    combined += rows["producer"]
+    combined *= sizes[2]
+    combined += number
     return combined
 
 
@@ -189,7 +228,11 @@ class PartArrays:
 
 
 def read_arrays(recorded: RecordedParts, part: int) -> PartArrays:
-    """Read a part. Raises NotDescribedError if a row of it has values that the arrays cannot hold."""
+    """Read a part.
+
+    Raises NotDescribedError if a row of it has values that the arrays cannot hold, and RunError if a message is one of
+    another part.
+    """
     if recorded.count_rows(part) > _MOST_ROWS:
         raise NotDescribedError("the part has too many rows for the memory of a task")
     names = {text: Names() for text in _TEXTS}
@@ -197,20 +240,29 @@ def read_arrays(recorded: RecordedParts, part: int) -> PartArrays:
     publishes = _make_rows("publishes", tables["publishes"], names)
     slots = Slots.from_publishes(publishes, recorded.division.block)
     publishes["slot"] = slots.find(publishes)
+    _check_part(recorded, part, "publishes", slots.name_blocks(names["producer"]))
     attempts = np.bincount(publishes["slot"], minlength=slots.count)
     found = {}
     for table in ("stored", "deliveries"):
         found[table] = rows = _make_rows(table, tables[table], names)
         slot = slots.find(rows)
+        _check_part(recorded, part, table, tables[table].select(IDENTITY).take(np.flatnonzero(slot < 0)))
         # A message between two published ones was not published itself.
         rows["slot"] = np.where((slot >= 0) & (attempts[slot] > 0), slot, -1) if slots.count else slot
     return PartArrays(slots=slots, publishes=publishes, names=names, tables=tables, **found)
 
 
+def _check_part(recorded: RecordedParts, part: int, table: str, messages: pa.Table) -> None:
+    for batch in messages.to_batches():
+        if (recorded.compute_parts(batch) != part).any():
+            raise RunError(f"A file of part {part} of the table {table} holds messages of another part.")
+
+
 def _make_rows(table: str, whole: pa.Table, names: Mapping[str, Names]) -> Rows:
     rows: Rows = {}
     for name in COLUMNS[table]:
-        column = whole.column(name).combine_chunks()
+        column = whole.column(name)
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         is_identity = table != "publishes" and name in ("producer", "seq")
         if name in _TEXTS:
             if name not in ("key", "consumer", "producer") and column.null_count:

@@ -11,7 +11,6 @@ the *witness*, to find what it would find with all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -21,8 +20,11 @@ _MOST = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
-class BySeq:
-    """Messages by group and seq, each with its `slot` and `group`, and numbers that are `ordered` like them."""
+class Compared:
+    """Messages that are compared, each with its `slot` and `group`. `ordered` has numbers with their order.
+
+    They are ordered by group, and in a group by value. Slots ascend with the seq in a group.
+    """
 
     slot: Array
     group: Array
@@ -33,49 +35,96 @@ class BySeq:
     span: int
 
     @classmethod
-    def from_sorted(cls, slot: Array, group: Array, value: Array) -> BySeq:
+    def from_values(cls, slot: Array, group: Array, value: Array) -> Compared:
         lowest, highest = (int(value.min()), int(value.max())) if len(value) else (0, 0)
         values, span = None, highest - lowest + 3
-        if len(value) and span * (int(group[-1]) + 2) >= _MOST:
+        if len(value) and span * (int(group.max()) + 2) >= _MOST:
             values, value = np.unique(value, return_inverse=True)
             lowest, span = 0, len(values) + 2
-        by_seq = cls(slot=slot, group=group, ordered=value[:0], values=values, lowest=lowest, span=span)
-        return replace(by_seq, ordered=by_seq._order(group, value))
+        compared = cls(slot=slot, group=group, ordered=value[:0], values=values, lowest=lowest, span=span)
+        return replace(compared, ordered=compared._order(group, value))
 
-    def take(self, chosen: Array) -> BySeq:
-        return replace(self, slot=self.slot[chosen], group=self.group[chosen], ordered=self.ordered[chosen])
+    def take(self, rows: Array | slice) -> Compared:
+        return replace(self, slot=self.slot[rows], group=self.group[rows], ordered=self.ordered[rows])
+
+    def number_by_seq(self, slots: int) -> Array:
+        """Return numbers in the order of group and seq. Each slot is below `slots`."""
+        number: Array = self.group * np.int64(slots)
+        number += self.slot
+        return number
 
     def _order(self, group: Array, value: Array) -> Array:
         # Each group has room for a number below and one above its values.
-        ordered: Array = group * np.int64(self.span) + (value - (self.lowest - 1))
+        ordered: Array = group * np.int64(self.span)
+        ordered += value
+        ordered -= self.lowest - 1
         return ordered
 
-    def find_places(self, group: Array, value: Array, side: Literal["left", "right"]) -> Array:
+    def find_places(self, group: Array, value: Array) -> Array:
         """Return how many of these messages, which rise, are before each value in its group, or in a lower group."""
         if not len(self.group):
             return np.zeros(len(group), np.int64)
         if self.values is not None:
-            value, side = np.searchsorted(self.values, value, side), "left"
+            value = np.searchsorted(self.values, value)
         value = np.clip(value, self.lowest - 1, self.lowest + self.span - 2)
-        places: Array = np.searchsorted(self.ordered, self._order(np.minimum(group, self.group[-1] + 1), value), side)
+        places: Array = np.searchsorted(self.ordered, self._order(np.minimum(group, self.group[-1] + 1), value))
         return places
 
 
-def find_crossed(by_seq: BySeq, *, may_tie: bool) -> tuple[Mask, Mask]:
-    """Return which messages are late, and which are early. Equal values count as crossed too unless they `may_tie`."""
-    ordered, is_crossed = by_seq.ordered, np.greater if may_tie else np.greater_equal
-    late, early = (np.zeros(len(ordered), bool) for _ in range(2))
-    late[:-1] = is_crossed(ordered[:-1], np.minimum.accumulate(ordered[::-1])[::-1][1:])
-    early[1:] = is_crossed(np.maximum.accumulate(ordered)[:-1], ordered[1:])
+def find_crossed(compared: Compared, first: int, *, may_tie: bool) -> tuple[Mask, Mask]:
+    """Return which messages are late, and which are early. Equal values count as crossed too unless they `may_tie`.
+
+    The `first` messages are in the order of their keys and of seq. Most of them rise, and the others are compared with
+    these by binary search.
+    """
+    late, early = (np.zeros(len(compared.slot), bool) for _ in range(2))
+    rows, others, rising = np.arange(first), np.arange(first, len(late)), compared.take(slice(first))
+    if (rising.group[1:] < rising.group[:-1]).any():
+        rows = sort_stably(rising.group)
+        rising = rising.take(rows)
+    if (is_crossed := np.logical_or(*_cross(rising.ordered, may_tie=may_tie))).any():
+        others, rows = np.concatenate([rows[is_crossed], others]), rows[~is_crossed]
+        rising = compared.take(rows)
+    others = others[np.lexsort((compared.slot[others], compared.group[others]))]
+    others_late, others_early = _cross(compared.ordered[others], may_tie=may_tie)
+    # How many rising messages have a lower seq, a lower value, and a value that is not higher.
+    sought, slots = compared.take(others), int(compared.slot.max(initial=0)) + 1
+    lower_seq = np.searchsorted(rising.number_by_seq(slots), sought.number_by_seq(slots))
+    lower, not_higher = (np.searchsorted(rising.ordered, sought.ordered, side) for side in ("left", "right"))
+    first_above, end_below = (not_higher, lower) if may_tie else (lower, not_higher)
+    late[rows[_list_between(first_above, lower_seq)]] = True
+    early[rows[_list_between(lower_seq, end_below)]] = True
+    late[others] |= others_late | (lower_seq < end_below)
+    early[others] |= others_early | (first_above < lower_seq)
     return late, early
 
 
-def find_witnesses(rising: BySeq, group: Array, value: Array) -> Array:
+def _cross(ordered: Array, *, may_tie: bool) -> tuple[Mask, Mask]:
+    """Return which of the messages, by group and seq, are late, and which are early."""
+    late, early = (np.zeros(len(ordered), bool) for _ in range(2))
+    is_crossed = np.greater if may_tie else np.greater_equal
+    if is_crossed(ordered[:-1], ordered[1:]).any():
+        late[:-1] = is_crossed(ordered[:-1], np.minimum.accumulate(ordered[::-1])[::-1][1:])
+        early[1:] = is_crossed(np.maximum.accumulate(ordered)[:-1], ordered[1:])
+    return late, early
+
+
+def _list_between(first: Array, end: Array) -> Array:
+    """Return the places in ranges, in ascending order. A range whose end is before its beginning has none."""
+    is_range = first < end
+    if not is_range.any():
+        return np.zeros(0, np.int64)
+    first, end = first[is_range], end[is_range]
+    count = int(end.max()) + 1
+    return np.flatnonzero(np.cumsum(np.bincount(first, minlength=count) - np.bincount(end, minlength=count)))
+
+
+def find_witnesses(rising: Compared, group: Array, value: Array) -> Array:
     """Return the slots of the last rising message with a lower value in the group of each value, if there is one.
 
     If a group has none, the last message of a lower group is among the slots.
     """
-    place = rising.find_places(group, value, "left") - 1
+    place = rising.find_places(group, value) - 1
     return np.unique(rising.slot[place[place >= 0]])
 
 

@@ -16,7 +16,9 @@ LOWEST = ("CREATE MACRO lowest() AS getvariable('lowest')", ())
 
 def make_replay(sql: str) -> Replay:
     definitions = [("SET VARIABLE lowest = ?", [2]), LOWEST]
-    return Replay([Call(before="", after="", definitions=definitions, tables={"numbers": NUMBERS}, tests=["a test"])], sql)
+    return Replay(
+        [Call(before="", after="", definitions=definitions, tables={"numbers": NUMBERS}, tests=["a test"])], sql
+    )
 
 
 def test_only_a_query_with_other_rows_has_tests() -> None:

@@ -165,3 +165,18 @@ def test_if_many_rows_wait_the_fullest_part_is_written(tmp_path: Path, monkeypat
         assert list_part_files(writer.names, parts_of(TEN, ("p0", 6))[0]) == writer.names
         assert len(writer.names) == 1
     assert len(writer.names) == 2
+
+
+def test_numbers_are_written_as_differences(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist([{"producer": "p0", "seq": seq} for seq in range(1000)], schema=SCHEMAS["stored"])
+    with DividedWriter(str(tmp_path), "stored", Division(1, 1000)) as writer:
+        for batch in rows.to_batches():
+            writer.add(batch)
+    commit_files(str(tmp_path), writer.names)
+    (file,) = tmp_path.iterdir()
+    group = pq.read_metadata(file).row_group(0)
+    seq, payload_hash = (group.column(rows.schema.names.index(name)) for name in ("seq", "payload_hash"))
+    assert "DELTA_BINARY_PACKED" in seq.encodings
+    assert seq.total_compressed_size < 200
+    assert "DELTA_BINARY_PACKED" not in payload_hash.encodings
+    assert pq.read_table(file).equals(rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.settings import Settings
-from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
+from brokerproof.spark.job_configuration import KEEP_MEMORY, build_spark_conf, build_spark_environment
 
 
 def test_a_process_of_a_cluster_reads_the_secret_from_a_private_file(
@@ -34,3 +34,9 @@ def test_a_local_job_makes_a_secret_of_its_own(tmp_path: Path) -> None:
     conf = build_spark_conf(Settings(), tmp_path, local=True)
     assert conf["spark.authenticate"] == "true"
     assert "spark.authenticate.secret" not in conf
+
+
+def test_only_the_workers_of_judging_keep_their_memory(tmp_path: Path) -> None:
+    judging = build_spark_conf(Settings(), tmp_path, local=False, messages=1)
+    assert KEEP_MEMORY.items() <= judging.items()
+    assert not KEEP_MEMORY.keys() & build_spark_conf(Settings(), tmp_path, local=False).keys()

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.division import Division
+from brokerproof.run.division import DIVIDED_TABLES, Division
 from brokerproof_judging.database import open_database
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages import (
@@ -29,6 +29,7 @@ from brokerproof_judging.messages import (
     compared_parts,
     comparisons,
     dense_arrays,
+    dense_order,
     message_judging,
 )
 from brokerproof_judging.messages.message_judging import MessageJudging
@@ -553,6 +554,44 @@ def test_a_part_that_is_larger_than_the_memory_of_a_task_leaves_the_run_to_sql(
     assert_equal(by_arrays, by_sql)
 
 
+@pytest.mark.parametrize("table", DIVIDED_TABLES)
+def test_a_file_that_holds_a_message_of_another_part_is_an_error(tmp_path: Path, table: str) -> None:
+    history = make_history(random.Random(1), ["nothing", "nothing"])
+    run = write_divided(history, tmp_path / "run", Division(2, 8))
+    (file,) = Path(run.table(table)).glob("part-0-*")
+    file.rename(file.with_name(file.name.replace("part-0-", "part-1-")))
+    with pytest.raises(RunError, match=f"of the table {table} holds messages of another part"):
+        Judged(run, by_arrays=True)
+
+
+NUMBERS = np.iinfo(np.int64)
+SMALL = np.iinfo(np.int32)
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        (np.array([True, False]), 1),
+        (np.array([True, True]), 0),
+        (np.zeros(0, np.int64), 0),
+        (np.full(3, NUMBERS.min), 0),
+        (np.array([1 << 60, (1 << 60) + 255]), 1),
+        (np.array([-5, 1 << 31]), 4),
+        (np.array([-5, 1 << 32]), 8),
+        (np.array([NUMBERS.min, NUMBERS.max]), 8),
+        (np.array([SMALL.min, SMALL.min + 300], np.int32), 2),
+        (np.array([SMALL.min, SMALL.max], np.int32), 4),
+    ],
+)
+def test_arrays_are_saved_in_as_few_bytes_as_their_range_needs(values: Any, size: int) -> None:
+    narrow, kinds = clean_results.narrow_arrays({"values": values})
+
+    wide = clean_results.widen_arrays(narrow, kinds)["values"]
+
+    assert narrow["values"].nbytes == size * len(values)
+    assert (wide.dtype, wide.tolist()) == (values.dtype, values.tolist())
+
+
 # Conditions -----------------------------------------------------------------------------------------------------------
 
 
@@ -608,15 +647,23 @@ CONDITIONS = [
     (clean_messages, _WITNESSES, _WITNESSES.replace(" - error", "")),
     (
         clean_messages,
-        'check_sequence(found, clean, others, may_tie=False)\n        list_ranges(found, "position"',
-        'list_ranges(found, "position"',
+        'check_sequence(found, list_copies(found, cluster), "position", (cluster, None))',
+        'list_ranges(found, "position", (cluster, None), join_events(*list_copies(found, cluster)))',
     ),
-    (clean_messages, "check_sequence(found, clean, others, may_tie=True, error=clock_error_us)", "pass"),
     (
         clean_messages,
-        'check_sequence(found, clean, others, may_tie=False)\n                list_ranges(found, "arrival"',
-        'list_ranges(found, "arrival"',
+        'check_sequence(found, received, "received_at", place, clock_error_us)',
+        'list_ranges(found, "received_at", place, join_events(*received))',
     ),
+    (
+        clean_messages,
+        'check_sequence(found, list_deliveries(found, *place, "arrival"), "arrival", place)',
+        'list_ranges(found, "arrival", place, join_events(*list_deliveries(found, *place, "arrival")))',
+    ),
+    (dense_order, "late[rows[_list_between(first_above, lower_seq)]] = True", "pass"),
+    (dense_order, "others_late | (lower_seq < end_below)", "others_late"),
+    (dense_order, "others_late | (lower_seq < end_below)", "(lower_seq < end_below)"),
+    (dense_order, "others, rows = np.concatenate([rows[is_crossed], others]), rows[~is_crossed]", "pass"),
     (compared_parts, "named[1:][named[1:] == named[:-1]]", "named[:0]"),
     (compared_parts, "went_back = lowest < through", "went_back = lowest < lowest"),
     (compared_parts, "witnesses=np.unique(before[went_back])", "witnesses=before[:0]"),
@@ -645,7 +692,7 @@ def test_without_one_condition_arrays_find_something_else(
     assert source.count(condition) == 1
     changed = dict(vars(module))
     exec(compile(source.replace(condition, without), str(module.__file__), "exec"), changed)
-    for user in (clean_messages, clean_results, compared_parts, comparisons, message_judging):
+    for user in (dense_order, clean_messages, clean_results, compared_parts, comparisons, message_judging):
         for name, value in list(vars(user).items()):
             if name in changed and getattr(value, "__module__", None) == module.__name__:
                 monkeypatch.setattr(user, name, changed[name])
