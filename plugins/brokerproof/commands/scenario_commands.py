@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from rich.console import Console
@@ -223,9 +225,10 @@ def _run_scenario(
 ) -> WatchEnd:
     """Run one scenario and show it until it ends or the user leaves it."""
     with Progress(console, scenario.title) as progress:
-        lifecycle.prepare(scenario, topology, progress.print_sentence)
+        prepared = _prepare_meanwhile(scenario, topology, progress.print_sentence)
         airflow = EmbeddedAirflow(settings, progress.print_sentence)
         url = airflow.start()
+        prepared.result()
         client = airflow.connect()
         try:
             client.wait_for_dag(scenario.name)
@@ -249,6 +252,34 @@ def _run_scenario(
             progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
 
         return watch_run(run, progress, begin)
+
+
+def _prepare_meanwhile(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> Future[None]:
+    """Prepare in another thread, which fetches software. Return when this is done, or when its first slow part begins.
+
+    Raises the errors of what is not slow, such as InputError for an unknown version. The others are in the result.
+    """
+    prepared: Future[None] = Future()
+    may_return = Event()
+
+    def announce(sentence: str) -> None:
+        say(sentence)
+        may_return.set()
+
+    def prepare() -> None:
+        try:
+            lifecycle.prepare(scenario, topology, announce)
+            prepared.set_result(None)
+        except BaseException as error:  # The main thread raises it.
+            prepared.set_exception(error)
+        may_return.set()
+
+    # A user who leaves does not wait for a download.
+    Thread(target=prepare, daemon=True).start()
+    may_return.wait()
+    if prepared.done():
+        prepared.result()
+    return prepared
 
 
 def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
