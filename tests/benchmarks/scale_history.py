@@ -123,10 +123,27 @@ FOUND: Mapping[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens to each of `messages` messages, of which a share `suspicious` (0.001 or 0.3) is not clean."""
+    """What happens to each of `messages` messages, of which a share `suspicious` (0, 0.001 or 0.3) is not clean.
+
+    Only a run without suspicious messages may have another number of keys, or partitions.
+    """
 
     messages: int
     suspicious: float
+    keys: int = KEYS
+    # 0 for a topic without partitions.
+    partitions: int = 0
+
+    def find_partition(self, ids: Ints) -> Ints:
+        """Return the partition of each message; -1 if the topic has no partitions."""
+        return ids % self.keys % self.partitions if self.partitions else np.full(len(ids), -1)
+
+    def count_by_partition(self) -> list[int]:
+        counts = np.zeros(self.partitions, np.int64)
+        for first in range(0, self.messages, CHUNK):
+            ids = np.arange(first, min(first + CHUNK, self.messages), dtype=np.int64)
+            counts += np.bincount(self.find_partition(ids), minlength=self.partitions)
+        return counts.tolist()
 
     @property
     def duration_us(self) -> int:
@@ -148,7 +165,7 @@ class Plan:
     def choose(self, ids: Ints) -> npt.NDArray[np.int8]:
         """Return the kind of each message. The next message, and the next one of its key, are clean."""
         mixture = np.repeat([int(kind) for kind in MIXTURE], list(MIXTURE.values())).astype(np.int8)
-        period, slots = {0.001: (1000, [0]), 0.3: (10, [0, 3, 6])}[self.suspicious]
+        period, slots = {0: (1, []), 0.001: (1000, [0]), 0.3: (10, [0, 3, 6])}[self.suspicious]
         planted = np.isin((ids % KEYS + ids // KEYS) % period, slots)
         planted &= (ids >= EDGE) & (ids < self.messages - EDGE)
         kinds = mixture[(ids * 2_654_435_761 >> 16) % len(mixture)]
@@ -231,7 +248,6 @@ def _hash(ids: Ints) -> Ints:
 
 
 _PRODUCER_NAMES = pa.array([f"{CLUSTER}-p{number}" for number in range(PRODUCERS)])
-_KEY_NAMES = pa.array([f"k{number}" for number in range(KEYS)])
 
 
 def _take(names: pa.Array, indices: Ints, nulls: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -255,8 +271,8 @@ def make_publishes(plan: Plan, first: int, end: int) -> dict[str, Any]:
     at = START_US + ids * STEP_US
     position = _make_position(number, lane)
     return {
-        "partition": pa.array(np.full(len(ids), -1, np.int32), mask=unacked),
-        **_identify(ids),
+        "partition": pa.array(plan.find_partition(ids), mask=unacked),
+        **_identify(plan, ids),
         "epoch": np.zeros(len(ids), np.int32),
         "payload_hash": _hash(ids),
         "scheduled_at": at,
@@ -268,11 +284,11 @@ def make_publishes(plan: Plan, first: int, end: int) -> dict[str, Any]:
     }
 
 
-def _identify(ids: Ints) -> dict[str, Any]:
+def _identify(plan: Plan, ids: Ints) -> dict[str, Any]:
     return {
         "producer": _take(_PRODUCER_NAMES, ids % PRODUCERS),
         "seq": ids // PRODUCERS,
-        "key": _take(_KEY_NAMES, ids % KEYS),
+        "key": _take(pa.array([f"k{number}" for number in range(plan.keys)]), ids % plan.keys),
     }
 
 
@@ -282,7 +298,7 @@ def _describe_found(plan: Plan, ids: Ints, phantom: npt.NDArray[np.bool_]) -> di
     nameless = phantom & (kinds == Kind.NAMELESS_PHANTOM)
     seq = ids // PRODUCERS + np.where(phantom, plan.messages, 0)
     return {
-        **_identify(ids),
+        **_identify(plan, ids),
         "producer": _take(_PRODUCER_NAMES, ids % PRODUCERS, nameless),
         "seq": pa.array(seq, mask=nameless),
         "payload_hash": _hash(ids) + (kinds == Kind.CORRUPTED),
@@ -296,7 +312,7 @@ def make_stored(plan: Plan, first: int, end: int) -> dict[str, Any]:
     order = inside[np.argsort(number[inside] * LANES + lane[inside], kind="stable")]
     ids, number, lane, phantom = ids[order], number[order], lane[order], phantom[order]
     return {
-        "partition": np.full(len(ids), -1, np.int32),
+        "partition": plan.find_partition(ids),
         **_describe_found(plan, ids, phantom),
         **_make_position(number, lane),
         "published_at": START_US + ids * STEP_US,
@@ -339,7 +355,7 @@ def make_deliveries(plan: Plan, first: int, end: int) -> dict[str, Any]:
     rows, at = len(ids), plan.serve(received) + 5000
     unconfirmed = is_first & (plan.choose(ids) == Kind.REDELIVERED)
     return {
-        "partition": np.full(rows, -1, np.int32),
+        "partition": plan.find_partition(ids),
         "subscription": _take(pa.array(["audit"]), np.zeros(rows, np.int64)),
         "consumer": _take(pa.array(["audit-c0"]), np.zeros(rows, np.int64)),
         "incarnation": np.zeros(rows, np.int32),
@@ -419,7 +435,8 @@ def write_run(directory: str, plan: Plan) -> Run:
     content = {
         **{"name": "scale", "title": "t", "description": "d", "topology": "sync_active_passive"},
         "workload": {
-            **{"namespace": "mytenant/eu", "rate": RATE_PER_S, "keys": KEYS, "producers": PRODUCERS},
+            **{"namespace": "mytenant/eu", "rate": RATE_PER_S, "keys": plan.keys, "producers": PRODUCERS},
+            "partitions": plan.partitions,
             "subscriptions": [{"name": "audit"}],
         },
         "phases": dict.fromkeys(("steady_s", "impact_s", "recovery_s"), plan.messages / RATE_PER_S / 3),
@@ -445,7 +462,7 @@ def write_run(directory: str, plan: Plan) -> Run:
 
 def _list_records(run: Run, plan: Plan, rows: Mapping[str, int]) -> Iterator[Record]:
     at = START_US + plan.duration_us
-    place: dict[str, Any] = {"cluster": CLUSTER, "topic": TOPIC, "partition": -1}
+    places = [{"cluster": CLUSTER, "topic": TOPIC, "partition": number} for number in range(plan.partitions) or [-1]]
     ends = []
     for task in plan_producers(run):
         counts = count_outcomes(plan, task.number)
@@ -459,11 +476,15 @@ def _list_records(run: Run, plan: Plan, rows: Mapping[str, int]) -> Iterator[Rec
         end = {"task": task.number, "consumer": task.consumer, "delivered": count}
         yield ConsumerEnd(**end, epoch=0, segments=1, problem=None, at=at)
         yield _make_read(task.client, count, at)
-    drain = SubscriptionDrain(subscription="audit", drained=True, why="0", **place)
-    yield SubscriptionDrains(subscriptions=(drain,), at=at)
+    drains = [SubscriptionDrain(subscription="audit", drained=True, why="0", **place) for place in places]
+    yield SubscriptionDrains(subscriptions=tuple(drains), at=at)
     yield ReplicationDrains(drains=(), at=at)
-    read = LogRead(task=0, end=None, read_to_end=True, why="read", messages=rows["stored"], **place)
-    yield LogsRead(started_at=at, finished_at=at, logs=(read,))
+    counts = plan.count_by_partition() if plan.partitions else [rows["stored"]]
+    reads = [
+        LogRead(task=0, end=None, read_to_end=True, why="read", messages=count, **place)
+        for place, count in zip(places, counts, strict=True)
+    ]
+    yield LogsRead(started_at=at, finished_at=at, logs=tuple(reads))
     yield FaultsUndone(undone=True, problems=(), at=at)
     yield ObservationsWritten(at=at)
     third = plan.duration_us // 3

@@ -26,6 +26,8 @@ from typing import Any
 import psutil
 
 HERE = Path(__file__).resolve().parent
+# What the run is made of: the options of `Plan`.
+PLAN = ("messages", "suspicious", "keys", "partitions")
 TABLES = ("publishes", "stored", "deliveries")
 # Anomalies that verify_questions.sql counts apart in logs and at subscriptions.
 BOTH_PLACES = ("phantom", "corrupted")
@@ -153,26 +155,28 @@ def compare(who: str, found: dict[str, int], planted: dict[str, int]) -> None:
         raise SystemExit(f"{who} did not find what was planted: {', '.join(wrong)}")
 
 
-def measure(directory: str, messages: int, suspicious: float, *, whole: bool) -> dict[str, Any]:
+def measure(directory: str, options: argparse.Namespace) -> dict[str, Any]:
     """Write a run, judge it and ask DuckDB. Raises SystemExit unless both find what was planted."""
-    written = run_step("--write", directory, "--messages", str(messages), "--suspicious", str(suspicious))
+    described = {name: getattr(options, name) for name in PLAN}
+    written = run_step("--write", directory, *(f"--{name}={value}" for name, value in described.items()))
     asked = run_step("--ask", directory)
     compare("DuckDB", asked["found"], written["planted"])
-    judged = run_step("--judge", directory, *(["--whole"] if whole else []))
+    judged = run_step("--judge", directory, *(["--whole"] if options.whole else []))
     compare("Judging", judged["found"], written["planted"])
     steps = {**written["steps"], **asked["steps"], **judged["steps"]}
     ratio = steps["judging"]["cpu_s"] / steps["DuckDB"]["cpu_s"]
     return {
-        **{"messages": messages, "suspicious": suspicious, "planted": written["planted"], "steps": steps},
+        **described,
+        **{"planted": written["planted"], "steps": steps},
         "ratio": ratio,
     }
 
 
-def write(directory: str, messages: int, suspicious: float) -> dict[str, Any]:
+def write(directory: str, options: argparse.Namespace) -> dict[str, Any]:
     """Write the run, and return what was planted."""
     from scale_history import Plan, count_planted, write_run
 
-    plan, steps, watch = Plan(messages, suspicious), {}, TreeWatch()
+    plan, steps, watch = Plan(**{name: getattr(options, name) for name in PLAN}), {}, TreeWatch()
     with watch.measure(steps, "writing the run"):
         write_run(directory, plan)
     return {"planted": count_planted(plan), "steps": steps}
@@ -193,7 +197,9 @@ def main() -> None:
     """Measure, or do one step of it in this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--suspicious", type=float, default=0.001, choices=[0.001, 0.3])
+    parser.add_argument("--suspicious", type=float, default=0.001, choices=[0, 0.001, 0.3])
+    parser.add_argument("--keys", type=int, default=1000, help="another number needs --suspicious 0")
+    parser.add_argument("--partitions", type=int, default=0, help="0 for none; another number needs --suspicious 0")
     parser.add_argument("--directory", help="where the run is written for the time of the benchmark")
     parser.add_argument("--master", default="local[2]", help="where Spark runs its tasks (default: %(default)s)")
     parser.add_argument("--whole", action="store_true", help="also measure the whole judgement")
@@ -201,15 +207,17 @@ def main() -> None:
     for step in ("write", "ask", "judge"):
         parser.add_argument(f"--{step}", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.suspicious and (options.keys, options.partitions) != (1000, 0):
+        parser.error("--keys and --partitions need --suspicious 0, because anomalies are planted by key")
     if options.write:
-        print(json.dumps(write(options.write, options.messages, options.suspicious)))
+        print(json.dumps(write(options.write, options)))
     elif options.ask:
         print(json.dumps(ask_duckdb(options.ask)))
     elif options.judge:
         print(json.dumps(judge(options.judge, options.whole, options.master)))
     else:
         with tempfile.TemporaryDirectory(dir=options.directory) as work:
-            result = measure(f"{work}/run", options.messages, options.suspicious, whole=options.whole)
+            result = measure(f"{work}/run", options)
         print(json.dumps(result)) if options.json else print_table(result)
 
 
