@@ -175,7 +175,7 @@ class Slots:
             known = [(values >= 0) & (values < size) for values, size in zip(columns, self.sizes, strict=True)]
             wanted[~np.logical_and.reduce(known)] = -1
         index = _find_sorted(self.blocks, wanted)
-        # The last block is for messages of no block.
+        # The last start and end are for messages of no block.
         starts = np.append(self.starts[:-1] - self.split_blocks()[2] * self.block, np.iinfo(np.int64).min)
         slot = starts.take(index)
         slot += rows["seq"]
@@ -193,7 +193,7 @@ def _find_sorted(values: Array, wanted: Array) -> Array:
         return np.where(values[np.minimum(index, count - 1)] == wanted, index, count)
     places = np.full(int(values[-1]) + 2, count)
     places[values] = np.arange(count)
-    # The last place is for other numbers, and -1 is the last place.
+    # Other numbers take the last place. Python's index -1 is that place too.
     return places.take(np.minimum(wanted, int(values[-1]) + 1), mode="wrap")
 
 
