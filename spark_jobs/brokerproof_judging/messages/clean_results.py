@@ -13,15 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.division import DIVIDED_TABLES, DividedWriter, Division
 from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
-from fsspec.implementations.local import LocalFileSystem
 
 from brokerproof_judging.database import DuckDB, write_part
+from brokerproof_judging.messages.array_files import load_arrays, map_arrays, save_arrays
 from brokerproof_judging.messages.clean_messages import PartMessages, find_clean
 from brokerproof_judging.messages.compared_parts import (
     BUCKET_US,
@@ -52,44 +51,6 @@ _ROWS_A_GROUP = 100_000
 _PUBLISHED = (
     *("home", "partition", "key", "payload_hash", "position", "epoch", "scheduled_at", "sent_at", "settled_at"),
 )
-
-
-def save_arrays(path: str, header: Any, arrays: Mapping[str, Array]) -> None:
-    """Write arrays, and values that JSON can hold, to a file."""
-    filesystem, place = fsspec.url_to_fs(path)
-    filesystem.makedirs(place.rpartition("/")[0], exist_ok=True)
-    kinds = [(name, values.dtype.str, len(values)) for name, values in arrays.items()]
-    with filesystem.open(place, "wb") as file:
-        line = json.dumps([header, kinds]).encode()
-        # NumPy copies a mapped array before each search unless its numbers begin at multiples of their size.
-        file.write(line + b" " * (-(len(line) + 1) % 8) + b"\n")
-        for values in arrays.values():
-            file.write(np.ascontiguousarray(values).view(np.uint8).data)
-
-
-def load_arrays(path: str) -> tuple[Any, dict[str, Array]]:
-    """Return what `save_arrays` wrote. The arrays cannot be changed."""
-    filesystem, place = fsspec.url_to_fs(path)
-    with filesystem.open(place, "rb") as file:
-        header, kinds = json.loads(file.readline())
-        return header, {
-            name: np.frombuffer(file.read(count * np.dtype(kind).itemsize), kind) for name, kind, count in kinds
-        }
-
-
-def map_arrays(path: str) -> tuple[Any, dict[str, Array]]:
-    """Return what `save_arrays` wrote, without reading the arrays of a local file before they are used."""
-    filesystem, place = fsspec.url_to_fs(path)
-    if not isinstance(filesystem, LocalFileSystem):
-        return load_arrays(path)
-    with filesystem.open(place, "rb") as file:
-        header, kinds = json.loads(file.readline())
-        end, arrays = file.tell(), {}
-        for name, kind, count in kinds:
-            # An empty part of a file cannot be mapped.
-            arrays[name] = np.memmap(place, kind, "r", end, count) if count else np.zeros(0, kind)
-            end += arrays[name].nbytes
-        return header, arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,47 +153,7 @@ def save_part(path: str, found: PartMessages) -> None:
         "subscriptions": list(found.deliveries),
         "incarnations": label_incarnations(part),
     }
-    narrow, header["kinds"] = narrow_arrays(arrays)
-    save_arrays(path, header, narrow)
-
-
-# The type of an array, its lowest number, and its length.
-Kind = tuple[str, int, int]
-
-
-def narrow_arrays(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Kind]]:
-    """Return arrays of whole numbers or bits in fewer bytes, as differences from the lowest number of each.
-
-    Return also what `widen_arrays` needs to know of each array. An array of equal numbers becomes empty.
-    """
-    narrow, kinds = {}, {}
-    for name, values in arrays.items():
-        numbers = values.view(np.uint8) if values.dtype == bool else values
-        lowest, highest = (int(numbers.min()), int(numbers.max())) if len(values) else (0, 0)
-        kinds[name] = (values.dtype.str, lowest, len(values))
-        smallest = np.min_scalar_type(highest - lowest)
-        if lowest == highest:
-            narrow[name] = numbers[:0]
-        elif smallest.itemsize < numbers.itemsize:
-            narrow[name] = (numbers - numbers.dtype.type(lowest)).astype(smallest)
-        else:
-            narrow[name] = numbers
-    return narrow, kinds
-
-
-def widen_arrays(narrow: Mapping[str, Array], kinds: Mapping[str, Kind]) -> dict[str, Array]:
-    """Return what was passed to `narrow_arrays`. The arrays may be read-only."""
-    wide = {}
-    for name, (kind, lowest, length) in kinds.items():
-        values, type_of = narrow[name], np.dtype(kind)
-        if len(values) < length:
-            wide[name] = np.broadcast_to(np.array(lowest).astype(type_of), length)
-        elif values.itemsize < type_of.itemsize:
-            wide[name] = values.astype(type_of)
-            wide[name] += type_of.type(lowest)
-        else:
-            wide[name] = values.view(type_of)
-    return wide
+    save_arrays(path, header, arrays, narrow=True)
 
 
 def list_named_positions(found: PartMessages) -> tuple[Array, Array]:
@@ -386,8 +307,7 @@ class SavedMessages:
 
     @classmethod
     def load(cls, path: str) -> SavedMessages:
-        header, narrow = load_arrays(path)
-        arrays = widen_arrays(narrow, header["kinds"])
+        header, arrays = load_arrays(path)
         arrays |= {name: arrays[name].copy() for name in ("clean", "compared")}
         lengths = np.diff(arrays["starts"])
         for name in ("topic", "producer"):

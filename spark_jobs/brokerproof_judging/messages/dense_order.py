@@ -75,7 +75,7 @@ def find_crossed(compared: Compared, first: int, *, may_tie: bool) -> tuple[Mask
     """Return which messages are late, and which are early. Equal values count as crossed too unless they `may_tie`.
 
     The `first` messages are in the order of their keys and of seq. Most of them rise, and the others are compared with
-    these by binary search.
+    these by binary search. Of those that rise, only the late ones are returned.
     """
     late, early = (np.zeros(len(compared.slot), bool) for _ in range(2))
     rows, others, rising = np.arange(first), np.arange(first, len(late)), compared.take(slice(first))
@@ -93,7 +93,6 @@ def find_crossed(compared: Compared, first: int, *, may_tie: bool) -> tuple[Mask
     lower, not_higher = (np.searchsorted(rising.ordered, sought.ordered, side) for side in ("left", "right"))
     first_above, end_below = (not_higher, lower) if may_tie else (lower, not_higher)
     late[rows[_list_between(first_above, lower_seq)]] = True
-    early[rows[_list_between(lower_seq, end_below)]] = True
     late[others] |= others_late | (lower_seq < end_below)
     early[others] |= others_early | (first_above < lower_seq)
     return late, early

@@ -564,34 +564,6 @@ def test_a_file_that_holds_a_message_of_another_part_is_an_error(tmp_path: Path,
         Judged(run, by_arrays=True)
 
 
-NUMBERS = np.iinfo(np.int64)
-SMALL = np.iinfo(np.int32)
-
-
-@pytest.mark.parametrize(
-    ("values", "size"),
-    [
-        (np.array([True, False]), 1),
-        (np.array([True, True]), 0),
-        (np.zeros(0, np.int64), 0),
-        (np.full(3, NUMBERS.min), 0),
-        (np.array([1 << 60, (1 << 60) + 255]), 1),
-        (np.array([-5, 1 << 31]), 4),
-        (np.array([-5, 1 << 32]), 8),
-        (np.array([NUMBERS.min, NUMBERS.max]), 8),
-        (np.array([SMALL.min, SMALL.min + 300], np.int32), 2),
-        (np.array([SMALL.min, SMALL.max], np.int32), 4),
-    ],
-)
-def test_arrays_are_saved_in_as_few_bytes_as_their_range_needs(values: Any, size: int) -> None:
-    narrow, kinds = clean_results.narrow_arrays({"values": values})
-
-    wide = clean_results.widen_arrays(narrow, kinds)["values"]
-
-    assert narrow["values"].nbytes == size * len(values)
-    assert (wide.dtype, wide.tolist()) == (values.dtype, values.tolist())
-
-
 # Conditions -----------------------------------------------------------------------------------------------------------
 
 
