@@ -19,7 +19,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.run.division import DIVIDED_TABLES, DividedWriter, Division
 from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
 
-from brokerproof_judging.database import DuckDB, write_part
+from brokerproof_judging.database import write_part
 from brokerproof_judging.messages.array_files import load_arrays, map_arrays, save_arrays
 from brokerproof_judging.messages.clean_messages import PartMessages, find_clean
 from brokerproof_judging.messages.compared_parts import (
@@ -70,12 +70,11 @@ class ArraysOfPart:
     subscriptions: Sequence[tuple[str, str]]
     clock_error_us: int
 
-    def __call__(self, part: int, connection: DuckDB) -> str:
+    def __call__(self, part: int) -> str:
         """Return the `problem` of the arrays as JSON, if they cannot describe the part.
 
         Otherwise return the part's `PartSummary`, and the names and the number of rows of the subset's files.
         """
-        del connection
         try:
             arrays = read_arrays(self.recorded, part)
             found = find_clean(arrays, self.topology, self.subscriptions, self.clock_error_us)
@@ -267,9 +266,8 @@ class CleanResultsOfPart:
     clock_error_us: int
     most_suspicious: float
 
-    def __call__(self, part: int, connection: DuckDB) -> str:
+    def __call__(self, part: int) -> str:
         """Return the clean messages' counts and the files of the subset, as JSON."""
-        del connection
         messages, division = SavedMessages.load(f"{self.arrays}/arrays-{part}"), self.recorded.division
         was_clean = messages.clean.copy()
         messages.doubt(self.doubts, self.clock_error_us, self.most_suspicious)

@@ -40,10 +40,7 @@ from brokerproof_judging.messages.legality import list_destroyed, list_forbidden
 from brokerproof_judging.messages.message_columns import NAMES, define_macros, read_query
 from brokerproof_judging.messages.message_facts import FINDINGS, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
-from brokerproof_judging.partitioned_sql import (
-    start_workers,
-    work_in_parts,
-)
+from brokerproof_judging.partitioned_sql import start_workers, with_database, work_in_parts
 from brokerproof_judging.recorded_parts import RecordedParts, divide_records
 
 _FOUND_WITHOUT_FACTS = """
@@ -144,7 +141,8 @@ MOST_SUSPICIOUS = 0.9
 # A database with 1 GB of memory judges more rows only with files on disk.
 MOST_ROWS_TOGETHER = 500_000
 
-_WORKER_MODULES = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.message_judging")
+# Arrow imports pandas with its first array.
+_WORKER_MODULES = ("brokerproof_judging.messages.message_judging", "pandas")
 
 
 def start_judging_workers(spark: SparkSession) -> None:
@@ -207,7 +205,8 @@ class MessageJudging:
             uncompared=self._uncompared,
             compare=partial(compare_part, self._parts, self._rows, self._compared),
         )
-        judged = [PartSummary(**json.loads(answer)) for answer in work_in_parts(self._spark, self._parts, facts)]
+        answers = work_in_parts(self._spark, self._parts, with_database(facts))
+        judged = [PartSummary(**json.loads(answer)) for answer in answers]
         # The arrays counted the rows of all messages.
         if summaries:
             judged = [
@@ -284,7 +283,7 @@ class MessageJudging:
                 clock_error_us=self._run.facts.clock_error_us,
                 anomalies=self._compared,
             )
-            work_in_parts(self._spark, self._parts, comparisons)
+            work_in_parts(self._spark, self._parts, with_database(comparisons))
         results = ResultTablesOfPart(
             run_id=self._run.run_id,
             places=self._places,
@@ -298,4 +297,5 @@ class MessageJudging:
             witnesses=self._witnesses,
             destroyed=list_destroyed(self._run),
         )
-        return add_up_counts([*self._clean_counts, *work_in_parts(self._spark, self._parts, results)])
+        answers = work_in_parts(self._spark, self._parts, with_database(results))
+        return add_up_counts([*self._clean_counts, *answers])

@@ -9,7 +9,7 @@ from brokerproof_judging.database import make_small_table, open_database, write_
 from brokerproof_judging.messages.legality import list_forbidden, list_loosened
 from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.message_judging import ResultTablesOfPart
-from brokerproof_judging.partitioned_sql import sort_answers, work_in_parts
+from brokerproof_judging.partitioned_sql import sort_answers, with_database, work_in_parts
 from brokerproof_judging.recorded_parts import RecordedParts
 
 from .history import History
@@ -23,7 +23,7 @@ def name_part(part, connection):
 
 
 def test_each_part_is_worked_on_once(spark):
-    assert work_in_parts(spark, 3, name_part) == ["part 0", "part 1", "part 2"]
+    assert work_in_parts(spark, 3, with_database(name_part)) == ["part 0", "part 1", "part 2"]
 
 
 @pytest.mark.parametrize("answered", [[0], [0, 1, 1], [0, 2]])

@@ -21,7 +21,7 @@ import pytest
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.division import DIVIDED_TABLES, Division
-from brokerproof_judging.database import open_database
+from brokerproof_judging import partitioned_sql
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages import (
     clean_messages,
@@ -50,11 +50,7 @@ def in_this_process() -> Iterator[None]:
     """Work on parts without Spark, even if a run is so small that its parts would be joined."""
 
     def work_in_parts(_: object, parts: int, work: WorkOnPart) -> list[str]:
-        answers = []
-        for part in range(parts):
-            with open_database() as connection:
-                answers.append(work(part, connection))
-        return answers
+        return [work(part) for part in range(parts)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message_judging, "work_in_parts", work_in_parts)
@@ -475,10 +471,12 @@ def test_arrays_and_sql_find_what_sql_finds(tmp_path: Path, seed: int) -> None:
     assert_equal(by_arrays, by_sql)
 
 
-def test_a_clean_run_needs_no_sql(tmp_path: Path) -> None:
-    history = make_history(random.Random(1), ["nothing"] * 4)
+def test_a_clean_run_needs_no_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_divided(make_history(random.Random(1), ["nothing"] * 4), tmp_path / "run", Division(3, 5))
+    by_sql = Judged(run, by_arrays=False)
 
-    by_sql, by_arrays = judge_twice(history, tmp_path / "run", Division(3, 5))
+    monkeypatch.setattr(partitioned_sql, "open_database", None)
+    by_arrays = Judged(run, by_arrays=True)
 
     assert_equal(by_arrays, by_sql)
     assert by_arrays.are_described
