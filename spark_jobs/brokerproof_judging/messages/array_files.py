@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import fsspec
 import numpy as np
-from fsspec.implementations.local import LocalFileSystem
 
 from brokerproof_judging.messages.dense_arrays import Array
 
@@ -31,7 +31,7 @@ def save_arrays(path: str, header: Any, arrays: Mapping[str, Array], *, narrow: 
     """Write arrays, and values that JSON can hold, to a file.
 
     With `narrow`, arrays of whole numbers or bits are saved as differences from their lowest numbers, in the fewest
-    bytes that hold these, and arrays of equal numbers without any. `map_arrays` cannot read these.
+    bytes that hold these, and arrays of equal numbers without any. `open_arrays` cannot read these.
     """
     filesystem, place = fsspec.url_to_fs(path)
     filesystem.makedirs(place.rpartition("/")[0], exist_ok=True)
@@ -41,9 +41,7 @@ def save_arrays(path: str, header: Any, arrays: Mapping[str, Array], *, narrow: 
         saved.append(kept)
         described.append(_Saved(name, values.dtype.str, len(values), kept.dtype.str, len(kept), lowest))
     with filesystem.open(place, "wb") as file:
-        line = json.dumps([header, described]).encode()
-        # NumPy copies a mapped array before each search unless its numbers begin at multiples of their size.
-        file.write(line + b" " * (-(len(line) + 1) % 8) + b"\n")
+        file.write(json.dumps([header, described]).encode() + b"\n")
         for kept in saved:
             file.write(np.ascontiguousarray(kept).view(np.uint8).data)
 
@@ -79,18 +77,39 @@ def load_arrays(path: str) -> tuple[Any, dict[str, Array]]:
         return header, arrays
 
 
-def map_arrays(path: str) -> tuple[Any, dict[str, Array]]:
-    """Return what `save_arrays` wrote, without reading the arrays of a local file before they are used."""
+class Sliced(Protocol):
+    """An array, or an array in a file. A slice reads only its own numbers."""
+
+    def __getitem__(self, numbers: slice, /) -> Array: ...
+
+
+@dataclass(frozen=True)
+class _ArrayInFile:
+    filesystem: fsspec.AbstractFileSystem
+    place: str
+    kind: np.dtype[Any]
+    # In bytes.
+    start: int
+    length: int
+
+    def __getitem__(self, numbers: slice, /) -> Array:
+        first, end, _ = numbers.indices(self.length)
+        if end <= first:
+            return np.zeros(0, self.kind)
+        size = self.kind.itemsize
+        return np.frombuffer(
+            self.filesystem.cat_file(self.place, self.start + first * size, self.start + end * size), self.kind
+        )
+
+
+def open_arrays(path: str) -> tuple[Any, dict[str, Sliced]]:
+    """Return what `save_arrays` wrote. A slice of an array is read when it is taken."""
     filesystem, place = fsspec.url_to_fs(path)
-    if not isinstance(filesystem, LocalFileSystem):
-        return load_arrays(path)
     with filesystem.open(place, "rb") as file:
         header, described = json.loads(file.readline())
-        end, arrays = file.tell(), {}
-        for each in map(_Saved._make, described):
-            # An empty part of a file cannot be mapped.
-            arrays[each.name] = (
-                np.memmap(place, each.kind, "r", end, each.length) if each.length else np.zeros(0, each.kind)
-            )
-            end += arrays[each.name].nbytes
-        return header, arrays
+        start, arrays = file.tell(), dict[str, Sliced]()
+    for each in map(_Saved._make, described):
+        kind = np.dtype(each.kind)
+        arrays[each.name] = _ArrayInFile(filesystem, place, kind, start, each.length)
+        start += each.length * kind.itemsize
+    return header, arrays

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from brokerproof.run.division import DIVIDED_TABLES, DividedWriter, Division
 from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
 
 from brokerproof_judging.database import write_part
-from brokerproof_judging.messages.array_files import load_arrays, map_arrays, save_arrays
+from brokerproof_judging.messages.array_files import load_arrays, open_arrays, save_arrays
 from brokerproof_judging.messages.clean_messages import PartMessages, find_clean
 from brokerproof_judging.messages.compared_parts import (
     BUCKET_US,
@@ -28,6 +28,7 @@ from brokerproof_judging.messages.compared_parts import (
     Doubts,
     LogOfPart,
     PartDescription,
+    SortedRows,
     describe_part,
     label_incarnations,
 )
@@ -114,21 +115,29 @@ def write_rows(directories: Mapping[str, str], table: str, division: Division, r
 def save_description(path: str, described: PartDescription) -> None:
     """Write the description of a part to a file."""
     header = {"logs": list(described.logs), "ranges": list(described.ranges)}
-    arrays = {
-        f"{name}_{number}": values
-        for number, log in enumerate(described.logs.values())
-        for name, values in vars(log).items()
-    }
+    arrays = {}
+    for number, log in enumerate(described.logs.values()):
+        for name, rows in vars(log).items():
+            arrays[f"{name}_{number}_samples"] = rows.samples
+            arrays |= {f"{name}_{number}_{index}": column for index, column in enumerate(rows.columns)}
     save_arrays(path, header, arrays)
 
 
 def load_description(path: str) -> PartDescription:
-    """Return the description of a part."""
-    header, arrays = map_arrays(path)
-    names = [each.name for each in fields(LogOfPart)]
+    """Return the description of a part. Its rows are read when they are used."""
+    header, arrays = open_arrays(path)
+
+    def find_rows(name: str, count: int) -> SortedRows:
+        columns = tuple(arrays[f"{name}_{index}"] for index in range(count))
+        return SortedRows(columns=columns, samples=arrays[f"{name}_samples"][:])
+
     return PartDescription(
         logs={
-            (log[0], log[1], log[2]): LogOfPart(**{name: arrays[f"{name}_{number}"] for name in names})
+            (log[0], log[1], log[2]): LogOfPart(
+                named=find_rows(f"named_{number}", 1),
+                settled=find_rows(f"settled_{number}", 2),
+                sent=find_rows(f"sent_{number}", 2),
+            )
             for number, log in enumerate(header["logs"])
         },
         ranges=[(tuple(kind), *block) for kind, *block in header["ranges"]],

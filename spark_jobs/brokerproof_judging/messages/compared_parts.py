@@ -11,11 +11,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from brokerproof.run.tables import AttemptOutcome
 
+from brokerproof_judging.messages.array_files import Sliced
 from brokerproof_judging.messages.clean_messages import PartMessages, select
 from brokerproof_judging.messages.dense_arrays import NO_POSITION, NO_TEXT, NO_TIME, Array, PartArrays, Rows
 from brokerproof_judging.messages.dense_order import list_groups, number_groups, sort_stably
@@ -28,22 +30,44 @@ BlockKind = tuple[str, str, str, str, str, str, int]
 # Shorter than the usual time to an ack, so that acks rarely make a message suspicious that was sent in their bucket.
 # All messages that were acked in a suspicious one's bucket are compared with it. Of 20,000 a second, these are four.
 BUCKET_US = 200
-# Positions of 8 bytes that are compared at once. A range may have up to twice this number.
-_POSITIONS_A_RANGE = 4_000_000
+# Rows of all parts that are compared at once, of up to 16 bytes. A range may have `_ROWS_A_SAMPLE` more of each part.
+_ROWS_A_RANGE = 4_000_000
+_ROWS_A_SAMPLE = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortedRows:
+    """Columns of numbers of the same length. The first one, the key, ascends. They may be in a file."""
+
+    columns: tuple[Sliced, ...]
+    # The key of each `_ROWS_A_SAMPLE`th row, and of the last one.
+    samples: Array
+
+    @classmethod
+    def from_columns(cls, *columns: Array) -> SortedRows:
+        key = columns[0]
+        return cls(columns=columns, samples=np.concatenate([key[::_ROWS_A_SAMPLE], key[-1:]]))
+
+    def read(self, low: int, high: int) -> tuple[Array, ...]:
+        """Return the columns of the rows whose keys are at least `low` and less than `high`."""
+        first, end = (int(index) for index in np.searchsorted(self.samples, [low, high]))
+        # Row i * _ROWS_A_SAMPLE has the key samples[i]. For the last sample, this is behind all rows.
+        near = slice(max(0, first - 1) * _ROWS_A_SAMPLE, end * _ROWS_A_SAMPLE)
+        key = self.columns[0][near]
+        first, end = (near.start + int(index) for index in np.searchsorted(key, [low, high]))
+        return key[first - near.start : end - near.start], *(column[first:end] for column in self.columns[1:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogOfPart:
     """What a part knows of a log."""
 
-    # One entry for each message and position that it names, in ascending order.
-    named: Array
-    # The highest position whose ack was settled in each bucket of time.
-    settled: Array
-    highest: Array
-    # The lowest acked position that was sent in each bucket of time, which is early by the clocks' error.
-    sent: Array
-    lowest: Array
+    # One row for each message and position that it names.
+    named: SortedRows
+    # Each bucket of time, and the highest position whose ack was settled in it.
+    settled: SortedRows
+    # Each bucket of time, which is early by the clocks' error, and the lowest acked position that was sent in it.
+    sent: SortedRows
 
 
 # (kind, number of the block, lowest value, highest value)
@@ -91,14 +115,12 @@ def describe_part(found: PartMessages, clock_error_us: int) -> PartDescription:
         settled = sent = (empty, empty)
         if key in acks:
             rows = acks[key]
-            settled = _reduce(rows["settled_at"] // BUCKET_US, rows["position"], np.maximum)
-            sent = _reduce((rows["sent_at"] - clock_error_us) // BUCKET_US, rows["position"], np.minimum)
+            settled = _reduce(np.maximum, rows["settled_at"] // BUCKET_US, rows["position"])
+            sent = _reduce(np.minimum, (rows["sent_at"] - clock_error_us) // BUCKET_US, rows["position"])
         logs[clusters[key[0]], topics[key[1]], key[2]] = LogOfPart(
-            named=_sort_runs(positions[key]["position"]) if key in positions else empty,
-            settled=settled[0],
-            highest=settled[1],
-            sent=sent[0],
-            lowest=sent[1],
+            named=SortedRows.from_columns(_sort_runs(positions[key]["position"]) if key in positions else empty),
+            settled=SortedRows.from_columns(*settled),
+            sent=SortedRows.from_columns(*sent),
         )
     return PartDescription(logs=logs, ranges=list(_list_ranges(found)))
 
@@ -166,7 +188,7 @@ def _sort_runs(values: Array) -> Array:
     return np.sort(values, kind="stable")
 
 
-def _reduce(bucket: Array, value: Array, extreme: Any) -> tuple[Array, Array]:
+def _reduce(extreme: Any, bucket: Array, value: Array) -> tuple[Array, Array]:
     """Return the buckets in ascending order, and the extreme value of each."""
     order = np.argsort(bucket, kind="stable")
     bucket, value = bucket[order], value[order]
@@ -223,41 +245,56 @@ def compare_parts(parts: Iterable[PartDescription]) -> Doubts:
 
 
 def _compare_log(known: Sequence[LogOfPart]) -> DoubtsOfLog | None:
-    conflicts = _find_conflicts([each.named for each in known])
-    settled, sent = (np.concatenate([getattr(each, name) for each in known]) for name in ("settled", "sent"))
-    highest, lowest = (np.concatenate([getattr(each, name) for each in known]) for name in ("highest", "lowest"))
-    settled, highest = _reduce(settled, highest, np.maximum)
-    sent, lowest = _reduce(sent, lowest, np.minimum)
-    highest = np.maximum.accumulate(np.concatenate([np.full(1, NO_POSITION), highest]))
-    through = highest[np.searchsorted(settled, sent, "right")]
-    before = highest[np.searchsorted(settled, sent, "left")]
-    went_back = lowest < through
-    if not len(conflicts) and not went_back.any():
+    conflicts, acks = _find_conflicts([each.named for each in known]), _find_regressed(known)
+    if not len(conflicts) and not len(acks[0]):
         return None
-    return DoubtsOfLog(
-        conflicts=conflicts,
-        buckets=sent[went_back],
-        limits=through[went_back],
-        witnesses=np.unique(before[went_back]),
-    )
+    buckets, limits, before = acks
+    return DoubtsOfLog(conflicts=conflicts, buckets=buckets, limits=limits, witnesses=np.unique(before))
 
 
-def _find_conflicts(parts: Sequence[Array]) -> Array:
-    """Return the positions that are named twice, in ascending order. The positions of each part ascend.
+def _divide(parts: Sequence[SortedRows]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of keys, each from its lowest key to the next range, which together have all keys of all parts.
 
-    Parts may be files that are mapped to memory. Ranges of positions are compared one by one, so that not all of them
-    are in memory at once.
+    Ranges are compared one by one, so that the rows of all parts are never in memory together.
     """
-    step = max(1, _POSITIONS_A_RANGE // len(parts))
-    # A range that has this many samples, one for each part on average, has at most 2 * `_POSITIONS_A_RANGE` positions.
-    edges = np.sort(np.concatenate([each[::step] for each in parts]))[:: len(parts)]
+    edges = np.sort(np.concatenate([each.samples for each in parts]))[:: max(1, _ROWS_A_RANGE // _ROWS_A_SAMPLE)]
+    edges = np.append(np.unique(edges), np.iinfo(np.int64).max)
+    yield from pairwise(edges.tolist())
+
+
+def _read(parts: Sequence[SortedRows], low: int, high: int) -> tuple[Array, ...]:
+    read = (each.read(low, high) for each in parts)
+    return tuple(np.concatenate(columns) for columns in zip(*read, strict=True))
+
+
+def _find_conflicts(parts: Sequence[SortedRows]) -> Array:
+    """Return the positions that are named twice, in ascending order."""
     conflicts = [np.zeros(0, np.int64)]
-    for index, low in enumerate(edges):
-        high = edges[index + 1] if index + 1 < len(edges) else np.iinfo(np.int64).max
-        places = [np.searchsorted(each, [low, high]) for each in parts]
-        named = _sort_runs(np.concatenate([each[first:end] for each, (first, end) in zip(parts, places, strict=True)]))
+    for low, high in _divide(parts):
+        named = _sort_runs(_read(parts, low, high)[0])
         conflicts.append(np.unique(named[1:][named[1:] == named[:-1]]))
     return np.concatenate(conflicts)
+
+
+def _find_regressed(known: Sequence[LogOfPart]) -> tuple[Array, Array, Array]:
+    """Return buckets of time in which a message may have been sent after the ack of a higher position.
+
+    The other arrays have the highest position that was acked by the end of each bucket, and before it.
+    """
+    settled_parts, sent_parts = [each.settled for each in known], [each.sent for each in known]
+    found = [(np.zeros(0, np.int64),) * 3]
+    highest_before = NO_POSITION
+    for low, high in _divide([*settled_parts, *sent_parts]):
+        settled, highest = _reduce(np.maximum, *_read(settled_parts, low, high))
+        sent, lowest = _reduce(np.minimum, *_read(sent_parts, low, high))
+        highest = np.maximum.accumulate(np.concatenate([np.full(1, highest_before), highest]))
+        through = highest[np.searchsorted(settled, sent, "right")]
+        before = highest[np.searchsorted(settled, sent, "left")]
+        went_back = lowest < through
+        found.append((sent[went_back], through[went_back], before[went_back]))
+        highest_before = highest[-1]
+    buckets, limits, before = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return buckets, limits, before
 
 
 def _find_overlaps(blocks: Sequence[tuple[int, int, int]], *, may_tie: bool) -> Iterator[tuple[int, int]]:

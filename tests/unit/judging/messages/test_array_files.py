@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brokerproof_judging.messages.array_files import load_arrays, map_arrays, save_arrays
+from brokerproof_judging.messages.array_files import load_arrays, open_arrays, save_arrays
 
 NUMBERS = np.iinfo(np.int64)
 SMALL = np.iinfo(np.int32)
@@ -40,10 +40,18 @@ def test_narrow_arrays_have_as_few_bytes_as_their_range_needs(tmp_path: Path, va
     assert arrays["others"].tolist() == [7, 8]
 
 
-def test_other_arrays_are_mapped_as_they_are(tmp_path: Path) -> None:
-    values = {"empty": np.zeros(0, np.int32), "numbers": np.array([5, 6]), "bits": np.array([True, False])}
-    save_arrays(f"{tmp_path}/file", [], values)
-    for _, arrays in (map_arrays(f"{tmp_path}/file"), load_arrays(f"{tmp_path}/file")):
-        assert {name: (array.dtype, array.tolist()) for name, array in arrays.items()} == {
-            name: (array.dtype, array.tolist()) for name, array in values.items()
-        }
+@pytest.mark.parametrize("directory", ["file://{}", "memory://{}"])
+def test_slices_of_other_arrays_are_read_when_they_are_used(tmp_path: Path, directory: str) -> None:
+    path = f"{directory.format(tmp_path)}/file"
+    values = {"empty": np.zeros(0, np.int32), "numbers": np.arange(5, 15), "bits": np.array([True, False])}
+    save_arrays(path, [], values)
+
+    _, opened = open_arrays(path)
+
+    assert load_arrays(path)[1]["numbers"].tolist() == values["numbers"].tolist()
+    for name, array in values.items():
+        for numbers in (slice(None), slice(1, 2), slice(2, 100), slice(3, 0), slice(100, 200)):
+            assert (opened[name][numbers].dtype, opened[name][numbers].tolist()) == (
+                array.dtype,
+                array[numbers].tolist(),
+            )
