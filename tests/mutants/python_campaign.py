@@ -53,13 +53,16 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "messages": (
         [f"{JUDGING}/messages/{name}.py" for name in ("legality", "publish_record")],
         [
-            *(f"{MESSAGES}/test_{name}.py" for name in ("expected_rows", "legality", "anomalies")),
+            *(f"{MESSAGES}/test_{name}.py" for name in ("publish_record", "legality", "expected_rows", "anomalies")),
             *(f"tests/unit/judging/test_{name}.py" for name in ("evidence", "instrument", "client_counts")),
         ],
     ),
     "evidence": (
         [f"{JUDGING}/{name}.py" for name in ("applicability", "client_counts", "evidence", "instrument", "wall_clock")],
-        [f"tests/unit/judging/test_{name}.py" for name in ("client_counts", "evidence", "instrument", "wall_clock")],
+        [
+            f"tests/unit/judging/test_{name}.py"
+            for name in ("applicability", "client_counts", "evidence", "instrument", "wall_clock")
+        ],
     ),
     "measurements": (
         [

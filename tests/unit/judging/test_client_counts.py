@@ -69,20 +69,28 @@ class Counted:
         self.write_records(run)
         return judge_run(spark, run, evaluate, ["no expectations"])
 
-    def find_problems(self, directory: Path) -> tuple[str, ...]:
-        """The problems, from the rows of the tables; the tests with a verdict show that judging counts the same."""
+    def find_problems(self, directory: Path, *, damaged: str = "") -> tuple[str, ...]:
+        """The problems, from the rows of the tables; the tests with a verdict show that judging counts the same.
+
+        One row of each kind is in another part than the others. `damaged` names a record that cannot be read.
+        """
         run = self.history.write(directory / "run")
         self.write_records(run)
+        if damaged:
+            Path(run.path("state", damaged)).write_text("{")
         attempts = Counter((row["producer"], row["epoch"], row["outcome"]) for row in self.history.publishes)
         columns = ("cluster", "subscription", "consumer", "incarnation")
         deliveries = Counter(tuple(row[name] for name in columns) for row in self.history.deliveries)
         stored = Counter((row["cluster"], row["topic"], row["partition"]) for row in self.history.stored)
-        summary = summarize(
-            stored=[(*log, count) for log, count in stored.items()],
-            attempts=[(*group, count) for group, count in attempts.items()],
-            deliveries=[(*group, count) for group, count in deliveries.items()],
-        )
-        return tuple(chain(*find_count_problems(run, [summary]).values()))
+        tables = {"stored": stored, "attempts": attempts, "deliveries": deliveries}
+        summaries = [
+            summarize(**{name: [(*group, count) for group, count in rows.items()] for name, rows in part.items()})
+            for part in (
+                {name: Counter(rows.keys()) for name, rows in tables.items()},
+                {name: rows - Counter(rows.keys()) for name, rows in tables.items()},
+            )
+        ]
+        return tuple(chain(*find_count_problems(run, summaries).values()))
 
     def write_records(self, run: Run) -> None:
         last: dict[str, Any] = {"problem": None, "at": 1}
@@ -292,6 +300,26 @@ def test_a_count_that_cannot_be_read_is_a_problem(spark: SparkSession, tmp_path:
     (problem,) = judgement.problems
     assert judgement.verdict is Verdict.UNKNOWN
     assert problem.startswith("What main-p1 recorded cannot be compared with the table publishes: ")
+
+
+def test_a_record_that_cannot_be_read_hides_no_problem_of_another_client(tmp_path: Path, counted: Counted) -> None:
+    counted.epochs["load-1"][0]["rows"] = 7
+    damaged, other = counted.find_problems(tmp_path, damaged="client_record_read-load-0.json")
+    assert damaged.startswith("What main-p0 recorded cannot be compared with the table publishes: ")
+    assert other.startswith("The numbers of rows of main-p1 differ: ")
+
+
+def test_rows_of_a_stranger_are_named_also_if_the_last_client_has_no_record(tmp_path: Path, counted: Counted) -> None:
+    counted.history.publish(at=1, producer="main-p7", seq=0)
+    del counted.epochs["load-1"], counted.ends["main-p1"]
+    assert counted.find_problems(tmp_path) == (
+        "The table publishes holds rows of main-p7, which is no client of the scenario: 1.",
+    )
+
+
+def test_a_repeated_task_is_known_from_the_end_of_its_second_process(tmp_path: Path, counted: Counted) -> None:
+    counted.ends["main-p0"] |= {"epoch": 1}
+    assert counted.find_problems(tmp_path)[0] == REPEATED[0]
 
 
 def test_an_emptied_table_of_what_is_stored_is_named_and_nothing_is_lost(
