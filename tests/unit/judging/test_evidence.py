@@ -9,13 +9,25 @@ from brokerproof.run.judgement import TOTALS, Counts
 from brokerproof.run.records import (
     FaultsUndone,
     LoadEnd,
+    LogRead,
     LogsRead,
+    ReplicationDrain,
     ReplicationDrains,
+    SubscriptionDrain,
     SubscriptionDrains,
+    UnreadablePart,
     read_record,
     write_record,
 )
-from brokerproof_judging.evidence import Evidence
+from brokerproof_judging.evidence import (
+    DrainProof,
+    Evidence,
+    LogProof,
+    ReplicationProof,
+    RequiredSubscription,
+    list_replicas,
+    list_subscriptions,
+)
 from brokerproof_judging.run_judging import conclude
 
 from .history import REPLICATED, SEGMENT, TOPIC, History
@@ -65,6 +77,53 @@ def test_each_missing_piece_is_reported_in_a_sentence(tmp_path, kind, record, sa
     (sentence,) = problems(history, tmp_path)
 
     assert said in sentence
+
+
+@pytest.mark.parametrize("why", ["for this reason", ""])
+@pytest.mark.parametrize("given", [True, False])
+def test_a_proof_has_everything_that_its_record_says(tmp_path, given, why):
+    history = History(clusters=("main", "other"))
+    part = UnreadablePart(start=(SEGMENT, 3), end=(SEGMENT, 5))
+    place = {"cluster": "main", "topic": TOPIC, "partition": 4}
+    log = LogRead(
+        **place, task=0, end="7", read_to_end=given, why=why, messages=9, passed=(SEGMENT, 7), unreadable=(part,)
+    )
+    drain = SubscriptionDrain(**place, subscription="audit", drained=given, end=(SEGMENT, 6), why=why)
+    ways = {"topic": TOPIC, "drained": given, "ends": {4: (SEGMENT, 8)}, "why": why, "from": "main", "to": "other"}
+    history.records |= {
+        LogsRead: LogsRead(started_at=0, finished_at=0, logs=(log,)),
+        SubscriptionDrains: SubscriptionDrains(subscriptions=(drain,), at=0),
+        ReplicationDrains: ReplicationDrains(drains=(ReplicationDrain.model_validate(ways),), at=0),
+    }
+
+    evidence = Evidence.from_run(history.write(tmp_path / "run"))
+
+    why = why or "its record gives no reason"
+    key = ("main", TOPIC, 4)
+    assert evidence.logs == {key: LogProof(given=given, why=why, passed=(SEGMENT, 7), unreadable=(part,))}
+    assert evidence.drains == {(*key, "audit"): DrainProof(given=given, why=why, end=(SEGMENT, 6))}
+    ends = {4: (SEGMENT, 8)}
+    assert evidence.replication == {(TOPIC, "main", "other"): ReplicationProof(given=given, why=why, ends=ends)}
+
+
+def test_a_subscription_that_moves_is_required_where_it_moves_to():
+    moving = {"name": "moving", "cluster": "main", "moves": {"to": "other", "after": "kill", "after_s": 1}}
+    subscriptions = [moving, {"name": "audit", "cluster": "other"}]
+    history = History(clusters=("main", "other"), faults=[FAULT], subscriptions=subscriptions)
+
+    assert list_subscriptions(history.scenario, history.topology) == [
+        RequiredSubscription(cluster="other", name="moving", moved_from="main"),
+        RequiredSubscription(cluster="other", name="audit", moved_from=None),
+    ]
+
+
+def test_a_message_has_to_reach_the_other_clusters_of_a_replicated_topic():
+    topology, replicated = History(clusters=("main", "other")).topology, f"persistent://{REPLICATED}/topic"
+    assert list_replicas(topology, [TOPIC]) == []
+    assert list_replicas(topology, [TOPIC, replicated]) == [
+        ("main", replicated, "other"),
+        ("other", replicated, "main"),
+    ]
 
 
 def publish_to_one_partition():
