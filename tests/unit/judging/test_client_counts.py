@@ -173,6 +173,13 @@ def test_an_outcome_that_is_another_one_in_the_table_is_named(tmp_path: Path, co
     )
 
 
+def test_an_outcome_that_no_client_counts_is_named(tmp_path: Path, counted: Counted) -> None:
+    counted.history.publishes[-1]["outcome"] = "odd"
+    assert counted.find_problems(tmp_path) == (
+        "main-p1 and the table publishes count outcomes differently: odd 0 and 1, unknown 1 and 0.",
+    )
+
+
 def test_a_record_whose_tail_is_gone_is_named(tmp_path: Path, counted: Counted) -> None:
     # The table has what the record has, and the last two segments of both had no rows.
     counted.epochs["consume-0"] = [Counted.epoch(12, segments=2)]
@@ -183,6 +190,11 @@ def test_a_segment_that_is_missing_in_the_middle_is_named(tmp_path: Path, counte
     # A killed client left no count of its own, so that only its record can show what is gone.
     counted.ends["main-p1"] = {**KILLED, "problem": "killed"}
     counted.epochs["load-1"] = [Counted.epoch(6, segments=3, missing=(1,))]
+    assert counted.find_problems(tmp_path) == ("Segments that are missing from the record of main-p1: 1.",)
+
+
+def test_a_missing_segment_is_no_missing_tail(tmp_path: Path, counted: Counted) -> None:
+    counted.epochs["load-1"] = [Counted.epoch(6, segments=SEGMENTS - 1, missing=(1,))]
     assert counted.find_problems(tmp_path) == ("Segments that are missing from the record of main-p1: 1.",)
 
 

@@ -246,6 +246,34 @@ def test_replication_that_nobody_saw_drain_is_reported(tmp_path):
     assert said == [f"Replication of {TOPIC} from main to other did not drain: no step left a record of it."]
 
 
+def test_only_replication_that_did_not_drain_is_reported(tmp_path):
+    history = History(clusters=("main", "other"))
+    drains = [
+        ReplicationDrain.model_validate(
+            {"topic": TOPIC, "drained": way[0] == "main", "why": "2 are left", "from": way[0], "to": way[1]}
+        )
+        for way in (("main", "other"), ("other", "main"))
+    ]
+    history.records[ReplicationDrains] = ReplicationDrains(drains=tuple(drains), at=0)
+    run = history.write(tmp_path / "run")
+    logs = [(home, (cluster, TOPIC, -1)) for home in ("main", "other") for cluster in ("main", "other")]
+
+    said = [each for each in Evidence.from_run(run).list_problems(run, logs) if each.startswith("Replication")]
+
+    assert said == [f"Replication of {TOPIC} from other to main did not drain: 2 are left."]
+
+
+def test_only_the_subscriptions_of_a_cluster_have_to_drain_there(tmp_path):
+    subscriptions = [{"name": "audit", "cluster": "main"}, {"name": "other_audit", "cluster": "other"}]
+    history = History(clusters=("main", "other"), subscriptions=subscriptions)
+    history.records[SubscriptionDrains] = SubscriptionDrains(subscriptions=(), at=0)
+    run = history.write(tmp_path / "run")
+
+    said = [each for each in Evidence.from_run(run).list_problems(run, LOGS) if each.startswith("Subscription")]
+
+    assert said == [f"Subscription audit of {TOPIC} in main did not drain: no step left a record of it."]
+
+
 @pytest.fixture(scope="module")
 def doubtful(spark, tmp_path_factory):
     """A fault that was not undone, no word from the consumers, and publishes that contradict themselves."""
