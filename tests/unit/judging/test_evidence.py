@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
@@ -23,10 +25,13 @@ from brokerproof_judging.evidence import (
     DrainProof,
     Evidence,
     LogProof,
+    Proof,
     ReplicationProof,
     RequiredSubscription,
     list_replicas,
     list_subscriptions,
+    name_log,
+    prove_undone,
 )
 from brokerproof_judging.run_judging import conclude
 
@@ -126,6 +131,23 @@ def test_a_message_has_to_reach_the_other_clusters_of_a_replicated_topic():
     ]
 
 
+@pytest.mark.parametrize(("partition", "name"), [(-1, "t in eu"), (0, "t-partition-0 in eu")])
+def test_a_log_is_named_with_its_partition(partition, name):
+    assert name_log(("eu", "t", partition)) == name
+
+
+def test_a_consumer_whose_end_cannot_be_read_has_not_drained(tmp_path):
+    history = History().clean()
+    history.facts["sealed"] = True
+    run = history.write(tmp_path / "run")
+    Path(run.path("state", "consumer_end-0.json")).write_text("{")
+
+    (drain,) = Evidence.from_run(run).drains.values()
+
+    assert not drain.given
+    assert "consumer_end-0.json" in drain.why
+
+
 def publish_to_one_partition():
     """A history whose messages all went to partition 0."""
     return History(workload={"partitions": 2}).clean(partition=0)
@@ -189,8 +211,8 @@ def test_what_somebody_else_did_to_a_node_is_undone_by_nobody(tmp_path, faults):
 
     (sentence,) = problems(history, tmp_path)
 
-    assert sentence.startswith("Nothing proves that every fault was undone: ")
-    assert "its container was removed" in sentence
+    assert sentence == f"Nothing proves that every fault was undone: {removed[0]}."
+    assert prove_undone(history.write(tmp_path / "again")) == Proof(given=False, why=removed[0])
 
 
 @pytest.mark.parametrize(
