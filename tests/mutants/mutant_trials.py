@@ -14,6 +14,7 @@ import logging
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -42,8 +43,9 @@ HISTORIES = "500"
 # Modules that tests import late. Child processes need not import them again, which would take half of their time.
 _IMPORTED_EARLY = ("brokerproof_judging.run_judging", "brokerproof.systems.pulsar.system", "pandas")
 _MEMORY = 8 << 30
-# A mutant may take this time for its tests. Many times as long as all tests take.
-_LIMIT_S = 900
+# The tests against a mutant may take this many times their usual processor time, and some seconds more. If the usual
+# time is not known, and while they wait, they may take the longest time. It is many times as long as all tests take.
+_USUAL_TIMES, _SPARE_S, _LONGEST_S = 10, 30, 900
 
 
 class Fate(StrEnum):
@@ -98,8 +100,10 @@ class Campaign:
         *,
         refused: tuple[type[Exception], ...] = (),
         most_tests: int | None = None,
+        usual: Mapping[str, float] | None = None,
     ) -> None:
-        self._most_tests = most_tests
+        """`usual` has the processor seconds that tests take without a change."""
+        self._most_tests, self._usual = most_tests, usual
         self._mutants, self._prepare, self._refused = dict(mutants), prepare, refused
         self._results, self._options = results, options
 
@@ -112,10 +116,13 @@ class Campaign:
             while waiting and len(running) < self._options.processes and time.monotonic() < ends_at:
                 mutant = waiting.pop()
                 items = [collected[test] for test in self._mutants[mutant]] or session.items
-                trial = Trial(session, items, self._prepare(mutant), self._refused)
+                limit_s = _LONGEST_S
+                if self._usual is not None:
+                    limit_s = _SPARE_S + int(_USUAL_TIMES * sum(self._usual[item.nodeid] for item in items))
+                trial = Trial(session, items, self._prepare(mutant), self._refused, limit_s)
                 running[trial.answer] = (mutant, trial)
             ready = wait(list(running), timeout=1)
-            late = [answer for answer, (_, trial) in running.items() if trial.seconds > _LIMIT_S]
+            late = [answer for answer, (_, trial) in running.items() if trial.seconds > _LONGEST_S]
             for answer in {*ready, *late}:
                 mutant, trial = running.pop(answer)
                 with trial:
@@ -139,11 +146,13 @@ class Trial:
         items: Sequence[pytest.Item],
         prepare: Prepare,
         refused: tuple[type[Exception], ...] = (),
+        limit_s: int = 3600,
     ) -> None:
+        """Start the process. It ends after `limit_s` processor seconds."""
         self._directory = tempfile.TemporaryDirectory(prefix="brokerproof-mutants-")
         self.answer, end = multiprocessing.Pipe(duplex=False)
         self._started = time.monotonic()
-        arguments = (session, items, prepare, refused, self._directory.name, end)
+        arguments = (session, items, prepare, refused, limit_s, self._directory.name, end)
         self._process = multiprocessing.get_context("fork").Process(target=_run_tests, args=arguments)
         self._process.start()
         end.close()
@@ -167,6 +176,9 @@ class Trial:
         try:
             fate, why = self.answer.recv()
         except EOFError:
+            self._process.join()
+            if self._process.exitcode == -signal.SIGXCPU:
+                return Fate.TIME, ""
             # It exceeded its memory, or DuckDB crashed.
             return Fate.TEST, "(the process ended)"
         return Fate(fate), why
@@ -177,10 +189,13 @@ def _run_tests(
     items: Sequence[pytest.Item],
     prepare: Prepare,
     refused: tuple[type[Exception], ...],
+    limit_s: int,
     directory: str,
     answer: Connection,
 ) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)

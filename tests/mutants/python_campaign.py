@@ -198,7 +198,7 @@ class Reach:
 
     def write(self, file: Path) -> None:
         tests = {name: sorted(tests, key=self.seconds.__getitem__) for name, tests in self.tests.items()}
-        file.write_text(json.dumps(tests), encoding="utf-8")
+        file.write_text(json.dumps({"tests": tests, "seconds": self.seconds}), encoding="utf-8")
 
 
 def activate(mutant: PythonMutant) -> Prepare:
@@ -246,14 +246,14 @@ def run_group(group: str, options: argparse.Namespace) -> None:
     reach = results.with_name(f"{results.stem}-{group}.json")
     if not reach.exists():
         run_pytest(tests, Recording(partial(record_reach, reach)))
-    reached = json.loads(reach.read_text(encoding="utf-8"))
+    recorded = json.loads(reach.read_text(encoding="utf-8"))
     known = read_results(results)
-    todo = {mutant: reached.get(mutant.function, []) for mutant in mutants if mutant.key not in known}
+    todo = {mutant: recorded["tests"].get(mutant.function, []) for mutant in mutants if mutant.key not in known}
     for mutant in [mutant for mutant, names in todo.items() if not names]:
         write_result(results, mutant, Fate.SURVIVED, "no test reaches it")
         del todo[mutant]
     if todo:
-        run_pytest(tests, Campaign(todo, activate, results, options))
+        run_pytest(tests, Campaign(todo, activate, results, options, usual=recorded["seconds"]))
 
 
 if __name__ == "__main__":
