@@ -82,7 +82,11 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
                 *("message_expectation", "message_groups", "row_expectation", "tally"),
             )
         ],
-        ["tests/unit/judging/suites"],
+        # The others need Spark.
+        [
+            f"tests/unit/judging/suites/test_{name}.py"
+            for name in ("messages", "measurements", "not_applicable", "every_scenario")
+        ],
     ),
     "verdicts": (
         [f"plugins/brokerproof/experiment/{name}.py" for name in ("guarantees", "verdict")],
