@@ -133,6 +133,18 @@ def end_unused_cluster() -> None:
             return
 
 
+def has_ended_nodes(run: Run) -> bool:
+    """Return whether a node has ended that a new cluster has. It stays so: a kept cluster has no service manager.
+
+    If the runtime does not answer, no node is known to have ended.
+    """
+    runtime, nodes = make_runtime(run), run.topology.nodes
+    try:
+        return not all(runtime.is_alive(name) for name, node in nodes.items() if not node.standby)
+    except BrokerproofError:
+        return False
+
+
 def list_differences(run: Run) -> Iterator[str]:
     """Yield a sentence for each difference between the cluster that a run started, and a new cluster."""
     runtime, provisioning, observation = make_runtime(run), make_provisioning(run), make_observation(run)

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from brokerproof.kept_clusters import (
     adopt_cluster,
     end_unused_cluster,
     find_reason_against_keeping,
+    has_ended_nodes,
     list_differences,
 )
 from brokerproof.machine import slots
@@ -209,13 +211,13 @@ def _reuse_cluster(run: Run, runtime: Runtime) -> bool:
     # The run's own topic does not exist yet, so the cluster is looked at as its first run did.
     first, found = Run(str(run.facts.cluster)), list[str]()
 
-    def is_as_new() -> bool:
+    def is_decided() -> bool:
         found[:] = list_differences(first)
-        return not found
+        return not found or has_ended_nodes(first)
 
-    try:
-        clock.wait_until(is_as_new, timeout_s=_AS_NEW_S, what="the kept cluster to be as a new one", every_s=0.5)
-    except DeadlineError:
+    with suppress(DeadlineError):
+        clock.wait_until(is_decided, timeout_s=_AS_NEW_S, what="the kept cluster to be as a new one", every_s=0.5)
+    if found:
         runtime.release()
         runtime.forget()
     why = "; ".join(found)

@@ -11,6 +11,7 @@ import pytest
 from brokerproof import clock, lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
+from brokerproof.errors import NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.kept_clusters import (
@@ -18,6 +19,7 @@ from brokerproof.kept_clusters import (
     _list_clusters_with_ensemble,
     choose_clusters,
     find_reason_against_keeping,
+    has_ended_nodes,
     has_kept_cluster,
     list_differences,
     order_for_keeping,
@@ -130,7 +132,8 @@ def test_the_next_run_uses_the_nodes_of_the_kept_cluster_and_a_topic_of_its_own(
 def test_a_kept_cluster_that_is_not_as_a_new_one_is_started_anew(
     kept: Run, reserve: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_AS_NEW_S", 1.0)
+    # A frozen node may wake up, but nobody starts a killed one.
+    monkeypatch.setattr(lifecycle, "_AS_NEW_S", 1.0 if harm == "pause" else float("inf"))
     servers, runtime = list_servers(kept), make_runtime(kept)
     assert isinstance(runtime, PausesNodes)
     (runtime.kill if harm == "kill" else runtime.pause)("server-2")
@@ -203,6 +206,25 @@ def test_a_cluster_that_serves_as_a_new_one_has_no_differences(kept: Run) -> Non
     found = list(list_differences(kept))
     assert "server-1 does not run" in found
     assert any("lists as server" in sentence for sentence in found) or len(found) > 1
+
+
+def test_a_node_has_ended_only_if_it_does_not_run_and_is_not_on_standby(
+    kept: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = make_runtime(kept)
+    assert not has_ended_nodes(kept)
+    runtime.kill("server-1")
+    assert has_ended_nodes(kept)
+    monkeypatch.setitem(vars(kept.topology.nodes["server-1"]), "standby", True)
+    assert not has_ended_nodes(kept)
+
+
+def test_a_runtime_that_does_not_answer_shows_no_ended_node(kept: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_alive(*_: object) -> bool:
+        raise NodeError("no answer")
+
+    monkeypatch.setattr(type(make_runtime(kept)), "is_alive", is_alive)
+    assert not has_ended_nodes(kept)
 
 
 @pytest.fixture
