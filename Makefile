@@ -151,7 +151,7 @@ bench-overhead: setup ## what runs cost beyond their phases: each of SCENARIOS r
 	$(BIN)/python tests/benchmarks/overhead.py $(SCENARIOS) --times $(TIMES) $(if $(BUSY),--busy)
 
 bench-kept: TIMES := 3
-bench-kept: setup ## whether runs on a kept cluster have the results of runs on new ones: TIMES runs of each kind, 90 minutes
+bench-kept: setup ## whether runs on a kept cluster have the results of runs on new ones: TIMES runs of each kind, two hours
 	$(BIN)/python tests/benchmarks/kept_clusters.py --times $(TIMES)
 
 docs: setup ## make the reference pages of docs/, the suites of expectations/ and Grafana's dashboards from the code

@@ -1,8 +1,12 @@
 """Whether a kept cluster changes results: `python tests/benchmarks/kept_clusters.py [--times N]`.
 
-Five scenarios of one cluster run N times each on clusters of their own, and N times one after the other on a kept
-cluster, an hour and a half in all for N = 3. The table has the verdicts of each scenario, and the metrics whose medians
-differ by more than the scenario's own rule of regression allows. The last line is the ratio of seconds, kept to new.
+Runs five scenarios until each was run N times on a new cluster and N times on a kept one, which takes two hours for
+N = 3. Chains of three scenarios on one cluster give both kinds, because the first one of a chain starts the cluster.
+The table has the verdicts of each scenario, and the metrics whose medians differ by more than the scenario's own rule
+of regression allows. The last line is the ratio of seconds, kept to new.
+
+The runs are listed in `bench-kept.txt` beside the directory of runs, so a benchmark that was ended continues. Delete
+the file to begin anew.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ import os
 import statistics
 import subprocess
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -25,21 +29,20 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import find_judgement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import ClusterReuse, read_record
+from brokerproof.settings import from_environment
 
-# The last one destroys nodes, so no other can follow it.
-SCENARIOS = (
-    "sync_bookie_paused",
-    "sync_owner_paused",
-    "sync_rolling_restart",
-    "control_metadata_store_away",
-    "sync_datacenter_loss",
-)
+# Scenarios after which the cluster is as a new one.
+HARMLESS = ("sync_owner_paused", "sync_rolling_restart")
+# Bookies end after they were frozen, or had no metadata store, for long. The last one destroys nodes.
+HARMFUL = ("sync_bookie_paused", "control_metadata_store_away", "sync_datacenter_loss")
+SCENARIOS = (*HARMLESS, *HARMFUL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What is compared of a run. `values` is {(metric, subject, unit): value}, without what was not measured."""
 
+    scenario: str
     rule: RegressionRule
     verdict: str
     met: bool
@@ -48,8 +51,8 @@ class Result:
     values: dict[tuple[str, str, str], float]
 
 
-def run_scenarios(names: Sequence[str], *options: str) -> list[Result]:
-    """Run scenarios one after the other. Exits if a run leaves no outcome."""
+def run_scenarios(names: Sequence[str], *options: str) -> list[str]:
+    """Run scenarios one after the other, and return the directories of the runs. Exits if a run leaves no outcome."""
     command = [sys.executable, "-m", "brokerproof", "run", *names, "--json", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
@@ -59,7 +62,7 @@ def run_scenarios(names: Sequence[str], *options: str) -> list[Result]:
     outcomes = outcomes if isinstance(outcomes, list) else [outcomes]
     if len(outcomes) != len(names):
         sys.exit(f"{len(names)} scenarios were to run, and {len(outcomes)} left an outcome")
-    return [read_result(Run(outcome["run_dir"])) for outcome in outcomes]
+    return [outcome["run_dir"] for outcome in outcomes]
 
 
 def read_result(run: Run) -> Result:
@@ -69,6 +72,7 @@ def read_result(run: Run) -> Result:
     if outcome is None or outcome.seconds.total is None:
         sys.exit(f"{run.directory} lacks the record of its end")
     return Result(
+        scenario=run.scenario.name,
         rule=run.scenario.regression,
         verdict=str(outcome.verdict),
         met=outcome.met,
@@ -95,27 +99,58 @@ def list_differences(new: Sequence[Result], kept: Sequence[Result]) -> Iterator[
             yield f"{metric} {subject}: {usual.median:g} and {found:g} {unit}"
 
 
+def choose_next(counts: Mapping[tuple[str, bool], int], times: int) -> list[str]:
+    """Return the scenarios of the next chain, or a single one for a new cluster; empty if all were run often enough.
+
+    `counts` has the runs of each scenario on new clusters (False) and on kept ones (True).
+    """
+    for name in HARMFUL:
+        if counts[name, True] < times:
+            return [*sorted(HARMLESS, key=lambda each: -counts[each, True]), name]
+    few = min(SCENARIOS, key=lambda each: (counts[each, True] >= times, counts[each, False]))
+    if counts[few, True] < times:
+        return [*(name for name in HARMLESS if name != few), few]
+    return [few] if counts[few, False] < times else []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare runs on a kept cluster with runs on new ones.")
     parser.add_argument("--times", type=int, default=3)
     options = parser.parse_args()
-    new, kept = defaultdict[str, list[Result]](list), defaultdict[str, list[Result]](list)
-    for _ in range(options.times):
-        for name in SCENARIOS:
-            new[name] += run_scenarios([name])
-        for name, result in zip(SCENARIOS, run_scenarios(SCENARIOS, "--keep-cluster"), strict=True):
-            kept[name].append(result)
-    print(f"\n{date.today()}, {os.cpu_count()} cores, {options.times} runs of each kind")
-    print("| scenario | verdicts on new clusters | on the kept one | reused | s, new | s, kept | medians that differ |")
-    print("|---|---|---|---|---|---|---|")
+    listed = from_environment().var / "bench-kept.txt"
+    results = [read_result(Run(line)) for line in (listed.read_text().split() if listed.exists() else ())]
+    # Each chain has a run on a kept cluster unless a cluster was not as a new one.
+    for _ in range(4 * len(SCENARIOS) * options.times):
+        counts = Counter((each.scenario, each.reused) for each in results)
+        names = choose_next(counts, options.times)
+        if not names:
+            break
+        for directory in run_scenarios(names, *(["--keep-cluster"] if len(names) > 1 else [])):
+            results.append(read_result(Run(directory)))
+            with listed.open("a", encoding="utf-8") as file:
+                file.write(f"{directory}\n")
+    else:
+        sys.exit("the kept clusters were almost never as new ones; look at the reasons in the runs' reports")
+    print_table(results)
+
+
+def print_table(results: Sequence[Result]) -> None:
+    print(f"\n{date.today()}, {os.cpu_count()} cores, {len(results)} runs")
+    print("| scenario | verdicts on new clusters | on kept ones | s, new | s, kept | medians that differ |")
+    print("|---|---|---|---|---|---|")
+    kinds: list[float] = [0, 0]
     for name in SCENARIOS:
-        verdicts = [describe_verdicts(results) for results in (new[name], kept[name])]
-        seconds = [statistics.median(each.seconds for each in results) for results in (new[name], kept[name])]
-        reused = sum(each.reused for each in kept[name])
-        differences = "; ".join(list_differences(new[name], kept[name])) or "none"
-        print(f"| {name} | {' | '.join(verdicts)} | {reused} | {seconds[0]:.0f} | {seconds[1]:.0f} | {differences} |")
-    sums = [sum(each.seconds for results in runs.values() for each in results) for runs in (new, kept)]
-    print(f"seconds, kept / new: {sums[1] / sums[0]:.2f}")
+        new, kept = (
+            [each for each in results if (each.scenario, each.reused) == (name, kind)] for kind in (False, True)
+        )
+        seconds = [statistics.median(each.seconds for each in runs) for runs in (new, kept)]
+        kinds = [kinds[0] + seconds[0], kinds[1] + seconds[1]]
+        differences = "; ".join(list_differences(new, kept)) or "none"
+        print(
+            f"| {name} | {describe_verdicts(new)} | {describe_verdicts(kept)} | {seconds[0]:.0f} | {seconds[1]:.0f} "
+            f"| {differences} |"
+        )
+    print(f"medians of seconds, kept / new: {kinds[1] / kinds[0]:.2f}")
 
 
 def describe_verdicts(results: Sequence[Result]) -> str:
