@@ -135,6 +135,27 @@ def test_a_cluster_without_a_missing_copy_needs_no_repair_and_one_that_is_silent
     assert silent == Estimate(value=None, evidence="cluster:main was not sampled after the effect")
 
 
+@pytest.mark.parametrize(
+    ("targets", "value"),
+    [(("bookie-eu-1-main",), 10.0), (("bookie-eu-1-other",), 20.0), (("shared",), 20.0)],
+)
+def test_a_repair_is_that_of_the_clusters_of_the_faults_targets(
+    tmp_path: Path, targets: tuple[str, ...], value: float
+) -> None:
+    run = History(clusters=("main", "other")).write(tmp_path / "run")
+    other = sample(("cluster:other", "under_replicated"), (0, 0), (25, 3), (40, 0))
+    samples = Samples(series=sample(REPAIR, *ONE_RISE).series | other.series)
+    assert measure_rereplication(run, samples, make_fault(None, *targets)).value == value
+
+
+def test_what_is_still_high_at_the_end_is_named(run: Run) -> None:
+    still = "segments were still under-replicated"
+    assert still in repair(run, None, *NEVER_LOW).evidence
+    assert "a backlog was still higher than before the first fault" in drain(None, *NEVER_LOW).evidence
+    assert "first sample of 0 after the last one above 0" in repair(run, None, *ONE_RISE).evidence
+    assert "first sample back at what it was before the first fault" in drain(None, *ONE_RISE).evidence
+
+
 def test_a_backlog_that_was_not_sampled_any_more_is_not_drained() -> None:
     two = sample(BACKLOG, (0, 0)).series | {(f"topic:{TOPIC}", "backlog:other"): [(19 * SECOND, "0")]}
     phases = {"steady": Span(start_us=0, end_us=EFFECT * SECOND)}
