@@ -134,7 +134,7 @@ def end_unused_cluster() -> None:
 
 
 def has_ended_nodes(run: Run) -> bool:
-    """Return whether a node has ended that a new cluster has. It stays so: a kept cluster has no service manager.
+    """Return whether a node that is not on standby has ended. Nothing starts it: a kept cluster has no service manager.
 
     If the runtime does not answer, no node is known to have ended.
     """

@@ -1,4 +1,4 @@
-"""Runs SQL on messages part by part. A part is the rows of one Spark task.
+"""Works on messages part by part, with SQL or without. A part is the rows of one Spark task.
 
 DuckDB runs the queries in Spark's Python workers. Spark moves no rows: a task reads those of its part itself. A part
 may be larger than a worker's memory.
@@ -29,8 +29,8 @@ def work_in_parts(spark: SparkSession, parts: int, work: WorkOnPart) -> list[str
 def with_database(work: Callable[[int, DuckDB], str]) -> WorkOnPart:
     """Return a function that gives `work` an empty database for each part.
 
-    Work without SQL should do without: a database takes 12 ms, and when it is closed, DuckDB gives all memory back that
-    the worker keeps for its next arrays.
+    Work that needs no SQL goes to `work_in_parts` without it. A database takes 12 ms. When it is closed, DuckDB gives
+    the memory back to the kernel that the worker keeps for its next arrays.
     """
     return partial(_work_with_database, work)
 

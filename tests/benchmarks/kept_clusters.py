@@ -138,19 +138,19 @@ def print_table(results: Sequence[Result]) -> None:
     print(f"\n{date.today()}, {os.cpu_count()} cores, {len(results)} runs")
     print("| scenario | verdicts on new clusters | on kept ones | s, new | s, kept | medians that differ |")
     print("|---|---|---|---|---|---|")
-    kinds: list[float] = [0, 0]
+    totals: list[float] = [0, 0]
     for name in SCENARIOS:
         new, kept = (
             [each for each in results if (each.scenario, each.reused) == (name, kind)] for kind in (False, True)
         )
         seconds = [statistics.median(each.seconds for each in runs) for runs in (new, kept)]
-        kinds = [kinds[0] + seconds[0], kinds[1] + seconds[1]]
+        totals = [totals[0] + seconds[0], totals[1] + seconds[1]]
         differences = "; ".join(list_differences(new, kept)) or "none"
         print(
             f"| {name} | {describe_verdicts(new)} | {describe_verdicts(kept)} | {seconds[0]:.0f} | {seconds[1]:.0f} "
             f"| {differences} |"
         )
-    print(f"medians of seconds, kept / new: {kinds[1] / kinds[0]:.2f}")
+    print(f"medians of seconds, kept / new: {totals[1] / totals[0]:.2f}")
 
 
 def describe_verdicts(results: Sequence[Result]) -> str:

@@ -77,7 +77,7 @@ def load_arrays(path: str) -> tuple[Any, dict[str, Array]]:
         return header, arrays
 
 
-class Sliced(Protocol):
+class Sliceable(Protocol):
     """An array, or an array in a file. A slice reads only its own numbers."""
 
     def __getitem__(self, numbers: slice, /) -> Array: ...
@@ -102,12 +102,12 @@ class _ArrayInFile:
         )
 
 
-def open_arrays(path: str) -> tuple[Any, dict[str, Sliced]]:
+def open_arrays(path: str) -> tuple[Any, dict[str, Sliceable]]:
     """Return what `save_arrays` wrote. A slice of an array is read when it is taken."""
     filesystem, place = fsspec.url_to_fs(path)
     with filesystem.open(place, "rb") as file:
         header, described = json.loads(file.readline())
-        start, arrays = file.tell(), dict[str, Sliced]()
+        start, arrays = file.tell(), dict[str, Sliceable]()
     for each in map(_Saved._make, described):
         kind = np.dtype(each.kind)
         arrays[each.name] = _ArrayInFile(filesystem, place, kind, start, each.length)

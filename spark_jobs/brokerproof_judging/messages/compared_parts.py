@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from brokerproof.run.tables import AttemptOutcome
 
-from brokerproof_judging.messages.array_files import Sliced
+from brokerproof_judging.messages.array_files import Sliceable
 from brokerproof_judging.messages.clean_messages import PartMessages, select
 from brokerproof_judging.messages.dense_arrays import NO_POSITION, NO_TEXT, NO_TIME, Array, PartArrays, Rows
 from brokerproof_judging.messages.dense_order import list_groups, number_groups, sort_stably
@@ -37,9 +37,9 @@ _ROWS_A_SAMPLE = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class SortedRows:
-    """Columns of numbers of the same length. The first one, the key, ascends. They may be in a file."""
+    """Rows in the order of the key, which is their first column. Columns may be in a file, and are read by ranges."""
 
-    columns: tuple[Sliced, ...]
+    columns: tuple[Sliceable, ...]
     # The key of each `_ROWS_A_SAMPLE`th row, and of the last one.
     samples: Array
 
@@ -245,15 +245,15 @@ def compare_parts(parts: Iterable[PartDescription]) -> Doubts:
 
 
 def _compare_log(known: Sequence[LogOfPart]) -> DoubtsOfLog | None:
-    conflicts, acks = _find_conflicts([each.named for each in known]), _find_regressed(known)
-    if not len(conflicts) and not len(acks[0]):
+    conflicts = _find_conflicts([each.named for each in known])
+    buckets, limits, before = _find_regressed(known)
+    if not len(conflicts) and not len(buckets):
         return None
-    buckets, limits, before = acks
     return DoubtsOfLog(conflicts=conflicts, buckets=buckets, limits=limits, witnesses=np.unique(before))
 
 
 def _divide(parts: Sequence[SortedRows]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of keys, each from its lowest key to the next range, which together have all keys of all parts.
+    """Yield the lowest key of each range, and that of the next one. Together, the ranges have all keys of all parts.
 
     Ranges are compared one by one, so that the rows of all parts are never in memory together.
     """
@@ -277,9 +277,9 @@ def _find_conflicts(parts: Sequence[SortedRows]) -> Array:
 
 
 def _find_regressed(known: Sequence[LogOfPart]) -> tuple[Array, Array, Array]:
-    """Return buckets of time in which a message may have been sent after the ack of a higher position.
+    """Return the buckets of time in which a message may have been sent after the ack of a higher position.
 
-    The other arrays have the highest position that was acked by the end of each bucket, and before it.
+    The second array has the highest position acked by the end of each bucket, the third one that acked before it.
     """
     settled_parts, sent_parts = [each.settled for each in known], [each.sent for each in known]
     found = [(np.zeros(0, np.int64),) * 3]
@@ -293,8 +293,8 @@ def _find_regressed(known: Sequence[LogOfPart]) -> tuple[Array, Array, Array]:
         went_back = lowest < through
         found.append((sent[went_back], through[went_back], before[went_back]))
         highest_before = highest[-1]
-    buckets, limits, before = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-    return buckets, limits, before
+    buckets, limits, earlier = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return buckets, limits, earlier
 
 
 def _find_overlaps(blocks: Sequence[tuple[int, int, int]], *, may_tie: bool) -> Iterator[tuple[int, int]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import SuiteJudgement
+from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.run_judging import judge_run
 from pyspark.sql import SparkSession
 
@@ -25,6 +27,12 @@ def pass_suites(spark: SparkSession, run: Run, expectations: str) -> dict[Suite,
     """Suites that are content with everything, so that what is tested is what comes before them."""
     del spark, run, expectations
     return {suite: suite_judgement(Verdict.PASSED) for suite in Suite}
+
+
+def summarize(**found: Any) -> PartSummary:
+    """A part's summary in which nothing but the given things was found."""
+    lists: dict[str, Any] = {name: [] for name in ("producers", "attempts", "deliveries", "logs", "recorded_twice")}
+    return PartSummary(**(lists | dict.fromkeys(("two_homes", "two_payloads", "two_keys")) | found))
 
 
 class Judged:

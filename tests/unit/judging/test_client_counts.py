@@ -17,12 +17,11 @@ from brokerproof.run.judgement import Judgement, SuiteJudgement
 from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, LogsRead, ProducerEnd, write_record
 from brokerproof.run.seals import WRITERS, seal_tables
 from brokerproof_judging.client_counts import find_count_problems
-from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.run_judging import EvaluateSuites, judge_run
 from pyspark.sql import SparkSession
 
 from .history import SEGMENT, TOPIC, History
-from .judged import pass_suites, suite_judgement
+from .judged import pass_suites, suite_judgement, summarize
 
 PRODUCERS, CONSUMER = ("main-p0", "main-p1"), "audit-c0"
 SEGMENTS = 4
@@ -103,13 +102,6 @@ class Counted:
         for client, epochs in self.epochs.items():
             read = tuple(EpochRead(**epoch) for epoch in epochs)
             write_record(run, ClientRecordRead(client=client, epochs=read, at=1))
-
-
-def summarize(**rows: Any) -> PartSummary:
-    """A part's summary with the given numbers of rows."""
-    names = ("producers", "attempts", "deliveries", "stored", "logs", "recorded_twice")
-    lists: dict[str, Any] = {name: [] for name in names}
-    return PartSummary(**(lists | rows), **dict.fromkeys(("two_homes", "two_payloads", "two_keys")))
 
 
 @pytest.fixture

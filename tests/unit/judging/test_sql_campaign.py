@@ -32,10 +32,10 @@ import mutant_trials, sql_campaign
 
 class Tries:
     def pytest_runtestloop(self, session):
-        for sql, limit_s in json.load(sys.stdin):
+        for sql, wait_s, processor_s in json.load(sys.stdin):
             prepare = sql_campaign.change({sys.argv[1]: sql})
-            with mutant_trials.Trial(session, session.items, prepare, sql_campaign.REFUSED) as trial:
-                print("FATE", *trial.conclude(limit_s), sep="|")
+            with mutant_trials.Trial(session, session.items, prepare, sql_campaign.REFUSED, processor_s) as trial:
+                print("FATE", *trial.conclude(wait_s), sep="|")
         return True
 
 mutant_trials.run_pytest(sys.argv[2:], Tries())
@@ -44,7 +44,9 @@ mutant_trials.run_pytest(sys.argv[2:], Tries())
 
 def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
     test = "tests/unit/judging/series/test_message_series.py"
-    tried = [(sql, 4 if fate is Fate.TIME else 300) for sql, fate in CHANGED.items()]
+    tried = [(sql, 4 if fate is Fate.TIME else 300, 3600) for sql, fate in CHANGED.items()]
+    # Here it is the processor time that ends the endless one.
+    tried.append((ENDLESS, 300, 4))
     script = tmp_path / "try_mutants.py"
     script.write_text(TRY, encoding="utf-8")
     folder = str(Path(sql_campaign.__file__).parent)
@@ -54,7 +56,7 @@ def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
         **{"capture_output": True, "text": True, "check": False},
     )
     fates = [line.split("|")[1] for line in process.stdout.splitlines() if line.startswith("FATE|")]
-    assert fates == list(CHANGED.values()), process.stdout + process.stderr
+    assert fates == [*CHANGED.values(), Fate.TIME], process.stdout + process.stderr
 
 
 def test_refused_sql_does_not_count_and_a_survivor_does() -> None:

@@ -9,17 +9,13 @@ import duckdb
 import pytest
 from brokerproof_judging.messages.message_columns import define_macros
 from brokerproof_judging.messages.publish_record import (
-    PartSummary,
     find_least_delay,
     find_problems,
     list_logs,
     summarize_part,
 )
 
-
-def summarize(**found: Any) -> PartSummary:
-    lists: dict[str, Any] = {name: [] for name in ("producers", "attempts", "deliveries", "logs", "recorded_twice")}
-    return PartSummary(**(lists | dict.fromkeys(("two_homes", "two_payloads", "two_keys")) | found))
+from ..judged import summarize
 
 
 def find_gaps(*producers: tuple[str, int, int, int]) -> list[str]:
