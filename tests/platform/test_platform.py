@@ -275,10 +275,11 @@ def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform:
     assert outcome["triggered_by"] == "admin"
     # A control whose suite fails as it should ends green.
     tasks = {task.task_id: task.state for task in client.list_tasks(SCENARIO, dag_run_id)}
-    failed = {name for name, state in tasks.items() if state == "failed"}
-    assert failed == {name for name, verdict in outcome["suites"].items() if verdict == "failed"}
-    # On a slow machine its repair is not over in time, which another suite tells.
-    assert "completeness" in failed
+    red = {name for name, state in tasks.items() if state == "failed"}
+    # On a slow machine, a producer may wait for its acks when the load ends. Then `recovery` is unknown, and red too.
+    not_passed = {name for name, verdict in outcome["suites"].items() if verdict not in ("passed", "not_applicable")}
+    assert red == not_passed, outcome["suites"]
+    assert outcome["suites"]["completeness"] == "failed"
     assert client.read_state(SCENARIO, dag_run_id) == "success"
     # It ran on Spark's workers.
     log = platform.execute("scheduler", "sh", "-c", f"cat airflow/logs/dag_id={SCENARIO}/*/task_id=load/*.log").stdout
