@@ -29,7 +29,9 @@ ClientEnd = ProducerEnd | ConsumerEnd
 
 # By the type of a client's end: why no claim about messages is possible if several processes ran the client.
 _WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
-    ProducerEnd: "Each publishes the same messages, so copies and their order may come from Brokerproof itself.",
+    ProducerEnd: (
+        "An earlier one may still have published when the next began, so their order may be that of Brokerproof itself."
+    ),
     ConsumerEnd: "One that was killed may have acknowledged messages that its record lacks.",
 }
 

@@ -19,7 +19,7 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.clients.consuming import complete_deliveries, plan_consumers
 from brokerproof.clients.deliveries import ConfirmedAcks
 from brokerproof.clients.producing import complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader, RecordWriter
+from brokerproof.clients.record import RecordReader, RecordWriter, Reservation
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.pages import Page
 from brokerproof.reports.run_page import read_raw_table, render_run_page
@@ -236,7 +236,7 @@ def plant_segments(directory: Path) -> Run:
             batch = make_batch(table, rows, {"run_id": "r1", "cluster": "c"})
             answer = ConfirmedAcks(cluster="c", at=1_767_225_600_000_001, positions={number: Position(1, 1)})
             writer.append(batch, [answer])
-        writer.reserve(20, 1_767_225_600.0)
+        writer.reserve(Reservation(until=20, start_at=1_767_225_600.0))
     return run
 
 

@@ -26,7 +26,16 @@ from brokerproof import clock
 from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
-from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordReader, RecordWriter, Segment, name_client
+from brokerproof.clients.record import (
+    KEEP_EVERY_S,
+    STANDSTILL_S,
+    RecordReader,
+    RecordWriter,
+    Reservation,
+    Segment,
+    find_next_seq,
+    name_client,
+)
 from brokerproof.clients.schedule import Schedule, list_changes
 from brokerproof.errors import RunError, shorten
 from brokerproof.experiment.workload import MAX_RATE, MOST_RATE
@@ -104,9 +113,14 @@ def plan_producers(run: Run) -> list[ProducerTask]:
     ]
 
 
-def make_schedule(run: Run, task: ProducerTask, start_at: float, rates: LoadRates | None) -> Schedule:
-    """Return the schedule of a producer that began at a Unix time. `rates` has the rates that were found so far."""
-    return Schedule(start_at, task.rate, list_changes(rates, run.scenario.workload.producers))
+def make_schedule(
+    run: Run, task: ProducerTask, start_at: float, rates: LoadRates | None, *, first: int = 0
+) -> Schedule:
+    """Return the schedule of a producer that began with message `first` at a Unix time.
+
+    `rates` has the rates that were found so far.
+    """
+    return Schedule(start_at, task.rate, list_changes(rates, run.scenario.workload.producers), first=first)
 
 
 class Attempt(NamedTuple):
@@ -181,7 +195,10 @@ class ScheduledProducer:
         """The event `gone` is set when the Spark task that started the producer has ended."""
         self.run, self.task, self.workload = run, task, run.scenario.workload
         self.attempts = Attempts()
-        self.scheduled = 0
+        # A message is one attempt, so a producer goes on behind all messages that its earlier processes may have sent.
+        self._first = find_next_seq(run, task.client, epoch)
+        # The next message.
+        self.scheduled = self._first
         self._epoch = epoch
         self._gone = gone or threading.Event()
         self._record = RecordWriter(run, task.client, table="publishes", epoch=epoch)
@@ -189,9 +206,9 @@ class ScheduledProducer:
         self._shown_at = 0.0
         # Guards `_reserved`, which another thread raises.
         self._changed = threading.Condition()
-        self._reserved = 0
+        self._reserved = self._first
         self._start_at = 0.0
-        self._schedule = Schedule(0.0, task.rate)
+        self._schedule = Schedule(0.0, task.rate, first=self._first)
         self._seeks_rate = self.workload.rate == MAX_RATE
         self._ended = False
         self._keep_error: Exception | None = None
@@ -228,7 +245,7 @@ class ScheduledProducer:
             opened["producer"] = opened["client"].producer(self.task.producer)
             say_ready()
             self._start_at = await_begin()
-            self._schedule = make_schedule(self.run, self.task, self._start_at, None)
+            self._schedule = self._make_schedule(None)
             self._extend_reservation()
             keeper.start()
             self._send_all(opened["producer"].send)
@@ -376,9 +393,12 @@ class ScheduledProducer:
         rates = read_record(self.run, LoadRates)
         if rates is None:
             return
-        self._schedule = make_schedule(self.run, self.task, self._start_at, rates)
+        self._schedule = self._make_schedule(rates)
         if rates.found is not None:
             self._seeks_rate, self._watch = False, RateWatch(self._schedule.rate)
+
+    def _make_schedule(self, rates: LoadRates | None) -> Schedule:
+        return make_schedule(self.run, self.task, self._start_at, rates, first=self._first)
 
     def _keep_record(self) -> None:
         try:
@@ -421,7 +441,7 @@ class ScheduledProducer:
             self._times,
             self._wait,
             now_us,
-            due=self._count_due(now_us / 1e6),
+            due=self._count_due(now_us / 1e6) - self._first,
             acked=self.attempts.counts[AttemptOutcome.ACKED],
             pending=pending,
             overslept_s=self._overslept_s,
@@ -465,7 +485,7 @@ class ScheduledProducer:
         if self._reserved - self.scheduled > ahead // 2:
             return
         until = self.scheduled + ahead
-        self._record.reserve(until, self._start_at)
+        self._record.reserve(Reservation(first=self._first, until=until, start_at=self._start_at))
         with self._changed:
             self._reserved = until
             self._changed.notify_all()
@@ -487,9 +507,9 @@ class ScheduledProducer:
             counts: dict[str, Any] = {outcome.value: count for outcome, count in self.attempts.counts.items()}
             self._live.show(
                 producer=self.task.producer,
-                due=self._count_due(due_us / 1e6),
+                due=self._count_due(due_us / 1e6) - self._first,
                 due_us=due_us,
-                scheduled=self.scheduled,
+                scheduled=self.scheduled - self._first,
                 pending=self.attempts.pending,
                 **counts,
             )
@@ -502,7 +522,7 @@ class ScheduledProducer:
         return ProducerEnd(
             task=self.task.number,
             producer=self.task.producer,
-            scheduled=self.scheduled,
+            scheduled=self.scheduled - self._first,
             acked=counts[AttemptOutcome.ACKED],
             failed=counts[AttemptOutcome.FAILED],
             unknown=counts[AttemptOutcome.UNKNOWN],
@@ -528,7 +548,9 @@ def complete_publishes(
     scenario = run.scenario
     longest_s = 2 * (scenario.phases.total_s + scenario.settle_s) + _SPARE_S
     highest_rate = MOST_RATE if scenario.workload.rate == MAX_RATE else task.rate
-    limit = min(int(highest_rate * longest_s) + 10 * _RESERVED, _MOST_SEQS)
+    limit = min(
+        find_next_seq(run, task.client, reader.epoch) + int(highest_rate * longest_s) + 10 * _RESERVED, _MOST_SEQS
+    )
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:
         column = segment.rows.column("seq")
@@ -541,14 +563,13 @@ def complete_publishes(
         yield segment.rows
     if has_ended() or (reservation := reader.read_reservation()) is None:
         return
-    if not 0 <= reservation.until < limit:
-        raise RunError(
-            f"the reservation of {task.client} is damaged: it has {shorten(str(reservation.until))} messages"
-        )
-    recorded = seen[: reservation.until]
-    missing = np.flatnonzero(~recorded).tolist() + list(range(len(recorded), reservation.until))
+    first, until = reservation.first, reservation.until
+    if not 0 <= first <= until < limit:
+        raise RunError(f"the reservation of {task.client} is damaged: it has {shorten(str(until))} messages")
+    recorded = seen[first:until]
+    missing = (np.flatnonzero(~recorded) + first).tolist() + list(range(max(first, len(seen)), until))
     unknown = Settled(AttemptOutcome.UNKNOWN, error="the client was ended before it recorded an outcome")
-    schedule = make_schedule(run, task, reservation.start_at, read_record(run, LoadRates))
+    schedule = make_schedule(run, task, reservation.start_at, read_record(run, LoadRates), first=first)
     for first in range(0, len(missing), _ROWS):
         hashes = _hash_messages(task.producer, missing[first : first + _ROWS], run.scenario.workload.size)
         attempts = [Attempt(*message, None, None, unknown) for message in hashes]

@@ -43,8 +43,12 @@ _MOST_COMPARISONS = 50_000_000
 
 
 class Reservation(StrictModel):
-    """The messages that a producer may send: all seqs below `until`. Seq 0 is scheduled at `start_at`."""
+    """The messages that a producer's process may send: the seqs from `first` on that are below `until`.
 
+    Seq `first` is scheduled at `start_at`.
+    """
+
+    first: int = 0
     until: int
     # Unix time in seconds, before the year 3000, so that later seqs have a time too.
     start_at: float = Field(ge=0, lt=32_503_680_000)
@@ -76,13 +80,9 @@ class RecordWriter:
             writer.write_batch(rows)
         self.segments += 1
 
-    def reserve(self, until: int, start_at: float) -> None:
-        """Record that seqs below `until` may be sent from now on.
-
-        `start_at` is the start of the schedule, in Unix time. Raises MachineError if the file cannot be written.
-        """
-        content = Reservation(until=until, start_at=start_at).model_dump_json()
-        self._run.write_text("/".join(_locate_reservation(self._client, self._epoch)), content)
+    def reserve(self, reservation: Reservation) -> None:
+        """Record which messages may be sent from now on. Raises MachineError if the file cannot be written."""
+        self._run.write_text("/".join(_locate_reservation(self._client, self._epoch)), reservation.model_dump_json())
 
 
 class RecordReader:
@@ -144,6 +144,16 @@ class RecordReader:
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise RunError(f"{path} is damaged: {shorten(str(error) or repr(error), 200)}") from None
         return Segment(rows=rows, acks=acks)
+
+
+def find_next_seq(run: Run, client: str, epoch: int) -> int:
+    """Return the seq behind all messages that the producer's processes before `epoch` may have sent.
+
+    Raises RunError if a reservation is damaged.
+    """
+    epochs = [each for each in list_epochs(run, client) if each < epoch]
+    earlier = (RecordReader(run, client, epoch=each).read_reservation() for each in epochs)
+    return max((each.until for each in earlier if each is not None), default=0)
 
 
 def list_epochs(run: Run, client: str) -> list[int]:

@@ -13,11 +13,13 @@ from brokerproof.run.records import LoadRates
 
 
 class Schedule:
-    """From each time on, messages are due at another rate. Message 0 is due at the beginning."""
+    """From each time on, messages are due at another rate. Message `first` is due at the beginning."""
 
-    def __init__(self, start_at: float, rate: float, changes: Iterable[tuple[float, float]] = ()) -> None:
+    def __init__(
+        self, start_at: float, rate: float, changes: Iterable[tuple[float, float]] = (), *, first: int = 0
+    ) -> None:
         """`start_at` is in Unix time. `changes` are (Unix time, messages a second from then on), in order."""
-        self._times, self._firsts, self._rates = [start_at], [0.0], [rate]
+        self._times, self._firsts, self._rates = [start_at], [float(first)], [rate]
         for at, later_rate in changes:
             if at <= start_at:
                 self._rates[0] = later_rate
@@ -33,9 +35,11 @@ class Schedule:
         return self._rates[-1]
 
     def count_due(self, now: float) -> int:
-        """Return how many messages are due until a Unix time."""
+        """Return how many messages are due until a Unix time, with those before the first one."""
         step = bisect_right(self._times, now) - 1
-        return 0 if step < 0 else int(self._firsts[step] + (now - self._times[step]) * self._rates[step]) + 1
+        if step < 0:
+            return int(self._firsts[0])
+        return int(self._firsts[step] + (now - self._times[step]) * self._rates[step]) + 1
 
     def find_time(self, seq: int) -> float:
         """Return the Unix time at which a message is due."""

@@ -47,3 +47,9 @@ def test_producers_share_the_recorded_rate() -> None:
     assert list_changes(None, 4) == []
     rates = LoadRates(steps=(RateStep(at=5_000_000, rate=1000), RateStep(at=6_000_000, rate=20)), at=1)
     assert list_changes(rates, 4) == [(5.0, 250.0), (6.0, 5.0)]
+
+
+def test_a_later_process_begins_with_its_own_first_message() -> None:
+    schedule = Schedule(START, 4.0, [(START + 1, 10.0)], first=1000)
+    assert [schedule.find_time(seq) - START for seq in (1000, 1004, 1014)] == [0.0, 1.0, 2.0]
+    assert [schedule.count_due(START + s) for s in (-1, 0, 1, 2)] == [1000, 1001, 1005, 1015]

@@ -18,7 +18,7 @@ from brokerproof.bounded_reading import ContentError, check_columns, read_footer
 from brokerproof.cli import main
 from brokerproof.clients.deliveries import ConfirmedAcks
 from brokerproof.clients.producing import complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader, RecordWriter
+from brokerproof.clients.record import RecordReader, RecordWriter, Reservation
 from brokerproof.errors import RunError
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
@@ -214,7 +214,7 @@ def plant_segments(run: Run, **changes: Any) -> RecordReader:
     row = dict.fromkeys(SCHEMAS["publishes"].names) | numbers | times | {"seq": 0} | changes
     writer = RecordWriter(run, task.client, table="publishes", epoch=0)
     writer.append(make_batch("publishes", [row], {"run_id": "r"}), [ConfirmedAcks(cluster="c", at=AT)])
-    writer.reserve(3, AT / 1e6)
+    writer.reserve(Reservation(until=3, start_at=AT / 1e6))
     return RecordReader(run, task.client, epoch=0)
 
 
