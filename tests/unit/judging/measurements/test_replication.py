@@ -239,7 +239,8 @@ def test_clusters_agree_only_when_no_backlog_rises_again_before_the_next_fault(t
     assert measure_agreement(times, read_samples(run), gone).value == 18.0
 
 
-@pytest.mark.parametrize(("recovered", "value"), [(40, 12.0), (65, None)])
+# `slow` takes effect at 62 s.
+@pytest.mark.parametrize(("recovered", "value"), [(40, 12.0), (62, None), (65, None)])
 def test_clusters_agree_after_the_nodes_returned_or_nothing_is_known(tmp_path, recovered, value):
     history = planted()
     for row in history.faults:
@@ -262,6 +263,31 @@ def agree(history, directory, name="gone"):
     times = read_run_times(run)
     fault = next(fault for fault in times.effective if fault.name == name)
     return measure_agreement(times, read_samples(run), fault)
+
+
+def test_clusters_whose_nodes_did_not_return_do_not_agree(tmp_path):
+    history = planted()
+    history.faults = [
+        row for row in history.faults if row["fault"] == "gone" and row["state"] not in ("healing", "recovered")
+    ]
+    assert agree(history, tmp_path) == Estimate(value=None, evidence="the failed nodes did not return")
+
+
+@pytest.mark.parametrize("latest", [WAY, "other>main"])
+def test_of_two_ways_that_stay_behind_the_one_that_was_sampled_last_is_named(tmp_path, latest):
+    history = planted()
+    history.faults = [row for row in history.faults if row["fault"] != "slow"]
+    for row in history.observations:
+        if row["at"] >= START + 52 * SECOND and row["metric"].endswith((WAY, "other>main")):
+            row["value"] = "400" if row["metric"].endswith(latest) else "300"
+            row["at"] += SECOND // 10 if row["metric"].endswith(latest) else 0
+    last = max(row["at"] for row in history.observations if row["metric"].endswith(latest))
+    for row in history.observations:
+        if row["at"] == last and row["metric"].endswith(latest):
+            row["value"] = "401"
+    estimate = agree(history, tmp_path)
+    assert estimate.evidence == f"{latest} was still 401 entries behind by the last sample"
+    assert estimate.value == (last - START - 40 * SECOND) / SECOND
 
 
 @pytest.mark.parametrize("way", [WAY, "other>main"])
