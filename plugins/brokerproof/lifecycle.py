@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof import clock
-from brokerproof.errors import BrokerproofError, DeadlineError, NodeError
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
@@ -60,7 +60,7 @@ from brokerproof.runtimes.registry import (
 )
 from brokerproof.runtimes.supervision import find_supervisors
 from brokerproof.settings import from_environment
-from brokerproof.systems.abilities import FetchesVersions, LearnsFromNodes, RoutesLinks, require
+from brokerproof.systems.abilities import FetchesVersions, LearnsFromNodes, RemovesTopics, RoutesLinks, require
 from brokerproof.systems.registry import find_system, make_administration, make_observation, make_provisioning
 
 log = logging.getLogger(__name__)
@@ -210,9 +210,15 @@ def _reuse_cluster(run: Run, runtime: Runtime) -> bool:
     """Return whether the kept cluster is as a new one, and record it. If it is not, end it."""
     # The run's own topic does not exist yet, so the cluster is looked at as its first run did.
     first, found = Run(str(run.facts.cluster)), list[str]()
+    administration = make_administration(run)
 
     def is_decided() -> bool:
         found[:] = list_differences(first)
+        if not found and isinstance(administration, RemovesTopics):
+            try:
+                administration.remove_other_topics()
+            except AdminError as error:
+                found[:] = [str(error)]
         return not found or has_ended_nodes(first)
 
     with suppress(DeadlineError):

@@ -82,10 +82,9 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
                 *("message_expectation", "message_groups", "row_expectation", "tally"),
             )
         ],
-        # The others need Spark.
         [
             f"tests/unit/judging/suites/test_{name}.py"
-            for name in ("messages", "measurements", "not_applicable", "every_scenario")
+            for name in ("messages", "measurements", "not_applicable", "every_scenario", "standard_expectations")
         ],
     ),
     "verdicts": (

@@ -1,24 +1,27 @@
 """A plugin of pytest that judges in this process and without Spark, with SQL for every message.
 
-Spark takes ten seconds to start, which is too long for a mutant. Judging needs only tasks of Spark. Arrays would judge
-most messages, so they are left out.
+Spark takes ten seconds to start, which is too long for most mutants. Judging needs only tasks of Spark. Suites that read
+whole tables need more, and start it. Arrays would judge most messages, so they are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import local_spark
 import pytest
 from brokerproof_judging import run_judging
 from brokerproof_judging.messages import message_judging
+from pyspark.sql import SparkSession
 
 
 def pytest_configure(config: pytest.Config) -> None:
     del config
+    start = local_spark.start_local_spark
     replaced: Mapping[Any, Mapping[str, Any]] = {
-        local_spark: {"start_local_spark": lambda _: _Session()},
+        local_spark: {"start_local_spark": lambda heap: _Session(partial(start, heap))},
         run_judging: {"start_judging_workers": lambda _: None},
     }
     for module, names in replaced.items():
@@ -28,7 +31,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Session:
-    """The little of a Spark session that judging needs: tasks, here all in one."""
+    """A Spark session whose tasks run in this process, all in one. For anything else, Spark starts."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start, self._started = start, list[SparkSession]()
+
+    def __getattr__(self, name: str) -> Any:
+        if not self._started:
+            self._started.append(self._start())
+        return getattr(self._started[0], name)
 
     @property
     def sparkContext(self) -> _Session:  # noqa: N802
@@ -37,7 +48,9 @@ class _Session:
     def parallelize(self, numbers: Sequence[int], _: int) -> _Tasks:
         return _Tasks(numbers)
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        for session in self._started:
+            session.stop()
 
 
 class _Tasks:

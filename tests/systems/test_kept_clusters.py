@@ -11,7 +11,7 @@ import pytest
 from brokerproof import clock, lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
-from brokerproof.errors import NodeError
+from brokerproof.errors import AdminError, NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.kept_clusters import (
@@ -126,6 +126,36 @@ def test_the_next_run_uses_the_nodes_of_the_kept_cluster_and_a_topic_of_its_own(
     assert list(find_marked_processes(tmp_path)) == []
     assert slots.list_assigned_runs() == []
     assert not slots.are_all_held()
+
+
+@pytest.mark.parametrize(("why", "reused"), [("", True), ("topics come back", False)])
+def test_topics_of_earlier_runs_are_removed_before_the_next_one_and_a_cluster_that_keeps_them_is_started_anew(
+    kept: Run, reserve: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, why: str, reused: bool
+) -> None:
+    asked: list[Run] = []
+    make_real = lifecycle.make_administration
+
+    def remove_topics(run: Run) -> None:
+        asked.append(run)
+        if why:
+            raise AdminError(why)
+
+    def make_administration(run: Run) -> Any:
+        real = make_real(run)
+        real.remove_other_topics = lambda: remove_topics(run)  # type: ignore[attr-defined]
+        return real
+
+    monkeypatch.setattr(lifecycle, "make_administration", make_administration)
+    monkeypatch.setattr(lifecycle, "_AS_NEW_S", 1.0)
+    servers = list_servers(kept)
+    run = reserve("second", ClusterChoice.REUSE)
+    lifecycle.provision(run)
+    assert set(asked) == {run}
+    reuse = read_record(run, ClusterReuse)
+    assert reuse is not None
+    assert (reuse.reused, reuse.why) == (reused, why)
+    assert (list_servers(run) == servers) is reused
+    lifecycle.release(run)
 
 
 @pytest.mark.parametrize("harm", ["kill", "pause"])

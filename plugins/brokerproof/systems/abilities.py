@@ -97,6 +97,14 @@ class ReassignsTopics(Protocol):
 
 
 @runtime_checkable
+class RemovesTopics(Protocol):
+    """An administration that can remove what earlier runs stored, so that a kept cluster has no more to repair."""
+
+    def remove_other_topics(self) -> None:
+        """Delete all topics that are not of this run. Raises AdminError if a topic stays."""
+
+
+@runtime_checkable
 class ReadsFromDisk(Protocol):
     """An administration that can empty the cache from which a cluster serves reads."""
 

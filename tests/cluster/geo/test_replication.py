@@ -19,9 +19,10 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import LogsRead, read_record, write_record
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import join_columns
-from brokerproof.systems.pulsar.answers import SETTINGS
+from brokerproof.systems.pulsar.answers import NAMES, SETTINGS
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.system import PULSAR, PulsarAdministration
 from brokerproof.systems.registry import make_clients
 from builders import ROOT
 
@@ -70,6 +71,43 @@ def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(ge
         ("cluster-eu-p0", EU): 50,
         ("cluster-us-p0", None): 50,
     }
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_topics_of_other_runs_are_removed_from_both_clusters_and_the_runs_own_stay(
+    geo: ConfiguredRun, tmp_path: Path, partitions: int
+) -> None:
+    use = 2 + partitions
+    scenario, topology = PULSAR.separate(geo.run.scenario, geo.run.topology, use)
+    workload = scenario.workload.model_copy(update={"partitions": partitions})
+    other = Run.create(
+        str(tmp_path / "other"),
+        run_id="other",
+        scenario=scenario.model_copy(update={"workload": workload}),
+        topology=topology,
+        addresses=geo.run.facts.addresses,
+    )
+    PulsarAdministration(other).configure()
+    publish(geo, EU, 1)
+    for cluster in (EU, US):
+        conftest.publish(other, cluster, f"{cluster}-p0", 20)
+    drain(PulsarObservation(other))
+    drain(geo.observation)
+    own = {cluster: len(read(geo, cluster)) for cluster in (EU, US)}
+
+    def list_topics() -> set[str]:
+        found = set[str]()
+        for cluster in geo.administration.clusters.values():
+            for kind in ("", "/partitioned"):
+                path = f"/admin/v2/persistent/{workload.namespace}{kind}"
+                found.update(name.rpartition("/")[2] for name in cluster.brokers.get(path, NAMES))
+        return found
+
+    parts = {f"tests-partition-{number}" for number in range(partitions)}
+    assert list_topics() == (parts | {"tests"} if partitions else {"tests"})
+    geo.administration.remove_other_topics()
+    assert list_topics() == set()
+    assert {cluster: len(read(geo, cluster)) for cluster in (EU, US)} == own
 
 
 def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: ConfiguredRun) -> None:

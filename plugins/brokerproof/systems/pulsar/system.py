@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from brokerproof.errors import InputError
+from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar import configuration, topology_rules
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.answers import BUNDLE
+from brokerproof.systems.pulsar.answers import BUNDLE, NAMES
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.observation import PulsarObservation
@@ -24,7 +24,12 @@ from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.provisioning import CHECKSUMS, PulsarProvisioning, find_distribution, name_image
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
-from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
+from brokerproof.systems.pulsar.topic import make_admin_path, make_full_name, parse_namespace
+
+# Pulsar's own tenants.
+_SYSTEM_TENANTS = {"public", "pulsar"}
+# How often topics are deleted before it is an error that some are left.
+_REMOVALS = 5
 
 
 class PulsarAdministration:
@@ -65,6 +70,31 @@ class PulsarAdministration:
         found = self.clusters[cluster]
         for _, path in found.partitions:
             found.brokers.change("PUT", path + "/unload")
+
+    def remove_other_topics(self) -> None:
+        """Delete all topics of other tenants, in all clusters.
+
+        A cluster that replicates a topic may make it again in another cluster, so deleting is repeated.
+        """
+        for _ in range(_REMOVALS):
+            counts = {name: self._remove_other_topics(cluster) for name, cluster in self.clusters.items()}
+            if not any(counts.values()):
+                return
+        raise AdminError("topics of earlier runs come back after they were deleted")
+
+    def _remove_other_topics(self, cluster: PulsarCluster) -> int:
+        """Delete all topics of other tenants in one cluster, and return how many there were."""
+        brokers, count = cluster.brokers, 0
+        own = {name.split("/")[0] for name in parse_policies(self.topology.clusters[cluster.name]).namespaces}
+        tenants: list[str] = brokers.get("/admin/v2/tenants", NAMES)
+        for tenant in {*tenants} - own - _SYSTEM_TENANTS:
+            for namespace in brokers.get(f"/admin/v2/namespaces/{tenant}", NAMES):
+                # Deleting a partitioned topic deletes its partitions, which have names of their own.
+                for kind, end in (("/partitioned", "/partitions"), ("", "")):
+                    for name in brokers.get(f"/admin/v2/persistent/{namespace}{kind}", NAMES):
+                        count += 1
+                        brokers.change("DELETE", f"{make_admin_path(name)}{end}?force=true", accept=(404,))
+        return count
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.clusters[cluster or self.run.scenario.workload.list_homes(self.topology)[0]]
