@@ -1,7 +1,7 @@
 """A plugin of pytest that judges in this process and without Spark, with SQL for every message.
 
-Spark takes ten seconds to start, which is too long for most mutants. Judging needs only tasks of Spark. Suites that read
-whole tables need more, and start it. Arrays would judge most messages, so they are left out.
+Spark takes ten seconds to start, which is too long for most mutants. Judging needs only tasks of Spark. Suites that
+read whole tables need more, and start it. Arrays would judge most messages, so they are left out.
 """
 
 from __future__ import annotations
