@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof import clock
-from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError
+from brokerproof.errors import BrokerproofError, DeadlineError, NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
@@ -217,7 +217,7 @@ def _reuse_cluster(run: Run, runtime: Runtime) -> bool:
         if not found and isinstance(administration, RemovesTopics):
             try:
                 administration.remove_other_topics()
-            except AdminError as error:
+            except BrokerproofError as error:
                 found[:] = [str(error)]
         return not found or has_ended_nodes(first)
 

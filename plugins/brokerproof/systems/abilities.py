@@ -101,7 +101,7 @@ class RemovesTopics(Protocol):
     """An administration that can remove what earlier runs stored, so that a kept cluster has no more to repair."""
 
     def remove_other_topics(self) -> None:
-        """Delete all topics that are not of this run. Raises AdminError if a topic stays."""
+        """Delete all topics that are not of this run. Raises AdminError or DeadlineError if a topic stays."""
 
 
 @runtime_checkable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from brokerproof.errors import AdminError, InputError
+from brokerproof import clock
+from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
@@ -16,6 +17,7 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar import configuration, topology_rules
 from brokerproof.systems.pulsar.addressing import Addressing
+from brokerproof.systems.pulsar.admin import Admin
 from brokerproof.systems.pulsar.answers import BUNDLE, NAMES
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
@@ -28,8 +30,18 @@ from brokerproof.systems.pulsar.topic import make_admin_path, make_full_name, pa
 
 # Pulsar's own tenants.
 _SYSTEM_TENANTS = {"public", "pulsar"}
-# How often topics are deleted before it is an error that some are left.
-_REMOVALS = 5
+_REMOVAL_S = 20.0
+
+
+def _remove_topics(brokers: Admin, namespace: str) -> int:
+    """Delete all topics of a namespace, and return how many there were."""
+    count = 0
+    # Deleting a partitioned topic deletes its partitions, which have names of their own.
+    for kind, end in (("/partitioned", "/partitions"), ("", "")):
+        for name in brokers.get(f"/admin/v2/persistent/{namespace}{kind}", NAMES):
+            count += 1
+            brokers.change("DELETE", f"{make_admin_path(name)}{end}?force=true", accept=(404,))
+    return count
 
 
 class PulsarAdministration:
@@ -74,27 +86,24 @@ class PulsarAdministration:
     def remove_other_topics(self) -> None:
         """Delete all topics of other tenants, in all clusters.
 
-        A cluster that replicates a topic may make it again in another cluster, so deleting is repeated.
+        A cluster that replicates a topic would make it again in the other cluster, so this is forbidden first.
         """
-        for _ in range(_REMOVALS):
-            counts = {name: self._remove_other_topics(cluster) for name, cluster in self.clusters.items()}
-            if not any(counts.values()):
-                return
-        raise AdminError("topics of earlier runs come back after they were deleted")
+        places = [(each, name) for each in self.clusters.values() for name in self._list_other_namespaces(each)]
+        for cluster, namespace in places:
+            forbidden = {"allowAutoTopicCreation": False}
+            cluster.brokers.change("POST", f"/admin/v2/namespaces/{namespace}/autoTopicCreation", forbidden)
 
-    def _remove_other_topics(self, cluster: PulsarCluster) -> int:
-        """Delete all topics of other tenants in one cluster, and return how many there were."""
-        brokers, count = cluster.brokers, 0
+        def are_removed() -> bool:
+            # Brokers may learn late what is forbidden, so this is repeated until no topic comes back.
+            return not sum(_remove_topics(cluster.brokers, namespace) for cluster, namespace in places)
+
+        clock.wait_until(are_removed, timeout_s=_REMOVAL_S, what="the topics of earlier runs to be gone", every_s=0.5)
+
+    def _list_other_namespaces(self, cluster: PulsarCluster) -> list[str]:
         own = {name.split("/")[0] for name in parse_policies(self.topology.clusters[cluster.name]).namespaces}
-        tenants: list[str] = brokers.get("/admin/v2/tenants", NAMES)
-        for tenant in {*tenants} - own - _SYSTEM_TENANTS:
-            for namespace in brokers.get(f"/admin/v2/namespaces/{tenant}", NAMES):
-                # Deleting a partitioned topic deletes its partitions, which have names of their own.
-                for kind, end in (("/partitioned", "/partitions"), ("", "")):
-                    for name in brokers.get(f"/admin/v2/persistent/{namespace}{kind}", NAMES):
-                        count += 1
-                        brokers.change("DELETE", f"{make_admin_path(name)}{end}?force=true", accept=(404,))
-        return count
+        tenants: list[str] = cluster.brokers.get("/admin/v2/tenants", NAMES)
+        others = sorted({*tenants} - own - _SYSTEM_TENANTS)
+        return [name for tenant in others for name in cluster.brokers.get(f"/admin/v2/namespaces/{tenant}", NAMES)]
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.clusters[cluster or self.run.scenario.workload.list_homes(self.topology)[0]]
