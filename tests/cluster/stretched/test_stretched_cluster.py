@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -30,6 +31,7 @@ from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR, PulsarAdministration
 from brokerproof.systems.registry import make_clients, name_topic
 from kazoo.client import KazooClient
+from pydantic import TypeAdapter
 
 from .. import conftest
 from ..conftest import ConfiguredRun
@@ -61,6 +63,35 @@ def test_bookies_find_what_they_would_race_for(stretched: ConfiguredRun) -> None
         store.close()
     assert len(cookies) == len(stretched.run.topology.clusters["mycluster"].names(role=Role.BOOKIE))
     assert made < min(cookies)
+
+
+def test_nothing_of_an_earlier_run_is_left_on_the_bookies(stretched: ConfiguredRun, tmp_path: Path) -> None:
+    facts, bookies = stretched.run.facts, stretched.administration.clusters["mycluster"].bookies
+    scenario, topology = PULSAR.separate(stretched.run.scenario, stretched.run.topology, 2)
+    earlier = Run.create(
+        str(tmp_path / "earlier"),
+        run_id="earlier",
+        scenario=scenario,
+        topology=topology,
+        addresses=facts.addresses,
+        views=facts.views,
+    )
+
+    def list_ledgers() -> set[int]:
+        return set(bookies.get("/api/v1/ledger/list/", TypeAdapter(dict[int, Any])))
+
+    before = list_ledgers()
+    PulsarAdministration(earlier).configure()
+    assert len(conftest.publish(earlier, "mycluster", "p", 20)) == 20
+    of_earlier = list_ledgers() - before
+    assert of_earlier
+    stretched.administration.remove_other_topics()
+    wait_until(lambda: not list_ledgers() & of_earlier, timeout_s=30, what="the earlier run's ledgers to be gone")
+    # The run's own topic is still there, and a cluster without other topics stays as it is.
+    assert publish(stretched, 1)
+    own = list_ledgers()
+    stretched.administration.remove_other_topics()
+    assert list_ledgers() >= own
 
 
 def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: ConfiguredRun) -> None:

@@ -31,6 +31,8 @@ from brokerproof.systems.pulsar.topic import make_admin_path, make_full_name, pa
 # Pulsar's own tenants.
 _SYSTEM_TENANTS = {"public", "pulsar"}
 _REMOVAL_S = 20.0
+# The answers to deleting a namespace that is gone, or that several clusters replicate.
+_KEPT_OR_GONE = (404, 412)
 
 
 def _remove_topics(brokers: Admin, namespace: str) -> int:
@@ -84,9 +86,10 @@ class PulsarAdministration:
             found.brokers.change("PUT", path + "/unload")
 
     def remove_other_topics(self) -> None:
-        """Delete all topics of other tenants, in all clusters.
+        """Delete all topics of other tenants in all clusters, with their namespaces.
 
-        A cluster that replicates a topic would make it again in the other cluster, so this is forbidden first.
+        A cluster that replicates a topic would make it again in the other cluster, so this is forbidden first. Pulsar
+        deletes a namespace's own topics with the namespace. It keeps a namespace that several clusters replicate.
         """
         places = [(each, name) for each in self.clusters.values() for name in self._list_other_namespaces(each)]
         for cluster, namespace in places:
@@ -98,6 +101,8 @@ class PulsarAdministration:
             return not sum(_remove_topics(cluster.brokers, namespace) for cluster, namespace in places)
 
         clock.wait_until(are_removed, timeout_s=_REMOVAL_S, what="the topics of earlier runs to be gone", every_s=0.5)
+        for cluster, namespace in places:
+            cluster.brokers.change("DELETE", f"/admin/v2/namespaces/{namespace}", accept=_KEPT_OR_GONE)
 
     def _list_other_namespaces(self, cluster: PulsarCluster) -> list[str]:
         own = {name.split("/")[0] for name in parse_policies(self.topology.clusters[cluster.name]).namespaces}
