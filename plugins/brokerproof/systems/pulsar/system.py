@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from brokerproof import clock
-from brokerproof.errors import InputError
+from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
@@ -107,6 +108,8 @@ class PulsarAdministration:
     def _list_other_namespaces(self, cluster: PulsarCluster) -> list[str]:
         own = {name.split("/")[0] for name in parse_policies(self.topology.clusters[cluster.name]).namespaces}
         tenants: list[str] = cluster.brokers.get("/admin/v2/tenants", NAMES)
+        if not {*tenants} >= _SYSTEM_TENANTS:
+            raise AdminError(f"{cluster.name} does not list the tenants {join_names(sorted(_SYSTEM_TENANTS))}")
         others = sorted({*tenants} - own - _SYSTEM_TENANTS)
         return [name for tenant in others for name in cluster.brokers.get(f"/admin/v2/namespaces/{tenant}", NAMES)]
 

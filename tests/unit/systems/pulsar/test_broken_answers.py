@@ -151,6 +151,9 @@ def make_sound_answers(at: Mapping[str, str]) -> dict[str, Any]:
         if name.startswith(f"{role}-{region}-")
     }
     return {
+        "/tenants$": ["public", "pulsar", "earlier"],
+        "/namespaces/earlier$": ["earlier/global"],
+        "/persistent/earlier/global(/partitioned)?$": [],
         "/racks-info$": {"default": racks},
         "/bundle$": "0x00000000_0x40000000",
         "^/lookup/": {"brokerUrl": f"pulsar://{at['broker-eu-2']}:6650", "nativeUrl": None},
@@ -222,6 +225,9 @@ def servers(run: Run) -> Iterator[list[Nodes]]:
             self.respond()
 
         def do_POST(self) -> None:
+            self.respond()
+
+        def do_DELETE(self) -> None:
             self.respond()
 
         def log_message(self, format: str, *arguments: Any) -> None:
