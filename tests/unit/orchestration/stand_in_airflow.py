@@ -107,6 +107,8 @@ class StandInAirflow:
             return 200, {"dag_runs": self.dag_runs}
         if method == "PATCH" and "/dagRuns/" in path:
             self.state = content["state"]
+            for task in self.tasks or ():
+                task["state"] = "failed" if task["state"] == "running" else task["state"]
         if method == "DELETE":
             self.state = "removed" if self.removes else self.state
             return (204, None) if self.removes else (409, {"detail": "it runs"})

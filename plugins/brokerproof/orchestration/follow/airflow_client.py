@@ -25,6 +25,12 @@ _TIMEOUTS = httpx.Timeout(60, connect=5)
 _LOOK_EVERY_S = 0.25
 _ASK_AGAIN_AFTER_S = 1.0
 _PARSE_TIMEOUT_S = 120
+# Tasks of a cancelled run end at once, or with the next request.
+_CANCEL_S = 30
+# The states of a task that begins, goes on, or will begin again.
+_ACTIVE = frozenset({"scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"})
+# The tasks that a run's DAG does in any case. In Airflow, the DAG itself marks them (`as_teardown`).
+TEARDOWN = ("release", "record", "verdict")
 # Airflow reads requested files first. The file unusable_scenarios.py cannot be requested, because it has no DAG. With a
 # shorter interval on a slow machine, Airflow never read that file.
 _PARSE_REQUEST_EVERY_S = 15
@@ -229,10 +235,28 @@ class AirflowClient:
         return answer.json()["value"] if answer.status_code == 200 else None
 
     def cancel_run(self, dag_id: str, run_id: str) -> None:
-        """Mark a run as failed, so that Airflow ends its tasks and runs its teardown."""
-        self._send_request(
-            "PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"}
-        )
+        """Mark a run as failed, so that Airflow ends its tasks and runs its teardown.
+
+        A task that the scheduler takes at the same moment begins all the same, and the tasks that it waits for are
+        skipped. So the request is repeated until no task but those of the teardown has begun for a second.
+        """
+        path, calm = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", 0
+        self._send_request("PATCH", f"{path}?update_mask=state", json={"state": "failed"})
+
+        def is_cancelled() -> bool:
+            nonlocal calm
+            tasks = self.list_tasks(dag_id, run_id)
+            if any(task.state in _ACTIVE and task.task_id not in TEARDOWN for task in tasks):
+                calm = 0
+                self._send_request("PATCH", f"{path}?update_mask=state", json={"state": "failed"})
+            else:
+                calm += 1
+            return calm > 1
+
+        try:
+            self._clock.wait_until(is_cancelled, timeout_s=_CANCEL_S, what=f"the tasks of {run_id} to end", every_s=1)
+        except DeadlineError as error:
+            raise AirflowError(f"{error}, although it was cancelled; end it in Airflow's page of the run") from None
 
     def remove_queued_run(self, dag_id: str, run_id: str) -> bool:
         """Remove a run that is queued. Return False if it has begun meanwhile and still runs.

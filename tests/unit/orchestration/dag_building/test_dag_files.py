@@ -18,6 +18,7 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 from brokerproof.checks import load_scenario
 from brokerproof.orchestration.dag_building.scenario_page import write_page
+from brokerproof.orchestration.follow.airflow_client import TEARDOWN
 from builders import ROOT, SCENARIOS, TOPOLOGIES, load_shipped
 
 from ..conftest import SCENARIO
@@ -87,7 +88,7 @@ def test_the_task_graph_has_exactly_these_edges(dag: DAG) -> None:
 def test_reserve_is_the_setup_of_release_record_and_verdict(dag: DAG) -> None:
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["reserve"]
     teardowns = {task.task_id for task in dag.tasks if task.is_teardown}
-    assert teardowns == {"release", "record", "verdict"}
+    assert teardowns == {"release", "record", "verdict"} == set(TEARDOWN)
     assert teardowns <= dag.task_dict["reserve"].downstream_task_ids
 
 

@@ -77,3 +77,44 @@ def test_the_client_names_the_request_that_airflow_refused() -> None:
     answers = {"GET /api/v2/dags/d/dagRuns/r": httpx.Response(500, json={"detail": "database is locked"})}
     with pytest.raises(AirflowError, match="500 database is locked"):
         make_client(answers).read_state("d", "r")
+
+
+def cancel(*looks: dict[str, str]) -> int:
+    """Cancel a run whose tasks have these states at each look, the last ones forever. Return how often that is asked."""
+    remaining, asked = list(looks), 0
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        nonlocal asked
+        if request.url.path == "/auth/token":
+            return httpx.Response(201, json={"access_token": "token"})
+        if request.method == "PATCH":
+            asked += 1
+            return httpx.Response(200, json={"state": "failed"})
+        states = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+        tasks = [{"task_id": name, "state": state} for name, state in states.items()]
+        return httpx.Response(200, json={"task_instances": tasks})
+
+    transport = httpx.MockTransport(answer)
+    AirflowClient(lambda: "http://airflow", "admin", "secret", transport=transport, clock=SimulatedClock()).cancel_run(
+        "d", "r"
+    )
+    return asked
+
+
+ENDED = {"load": "failed", "configure": "skipped", "release": "running", "verdict": "scheduled"}
+
+
+def test_a_run_is_cancelled_by_one_request_and_its_teardown_goes_on() -> None:
+    assert cancel(ENDED) == 1
+
+
+@pytest.mark.parametrize("state", ["scheduled", "queued", "running", "up_for_retry"])
+def test_a_run_of_which_a_task_begins_after_it_was_cancelled_is_cancelled_again(state: str) -> None:
+    assert cancel({**ENDED, "load": state}, ENDED) == 2
+    # It may begin a moment after the answer.
+    assert cancel(ENDED, {**ENDED, "load": state}, ENDED) == 2
+
+
+def test_tasks_that_cannot_be_ended_are_told() -> None:
+    with pytest.raises(AirflowError, match="waited 30 s for the tasks of r to end, although it was cancelled"):
+        cancel({**ENDED, "load": "running"})
