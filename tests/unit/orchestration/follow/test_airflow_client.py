@@ -80,7 +80,7 @@ def test_the_client_names_the_request_that_airflow_refused() -> None:
 
 
 def cancel(*looks: dict[str, str]) -> int:
-    """Cancel a run whose tasks have these states at each look, the last ones forever. Return how often that is asked."""
+    """Cancel a run whose tasks have these states, look by look, and return how often that is asked of Airflow."""
     remaining, asked = list(looks), 0
 
     def answer(request: httpx.Request) -> httpx.Response:
