@@ -340,7 +340,7 @@ def test_a_producer_whose_earlier_process_was_killed_goes_on_behind_all_that_thi
     assert (end.epoch, end.scheduled, end.acked) == (1, len(later), len(later))
     shown = read_live_status(run, "load-0")
     assert (shown["due"], shown["scheduled"]) == (len(later), len(later))
-    # The second process has a schedule of its own, and none of it is late because the first one had ended.
+    # The second process has its own schedule, so no message is late because the first process had ended.
     assert later[0]["scheduled_at"] > max(row["sent_at"] for row in earlier if row["sent_at"])
     assert len(later) == count_due(run, later)
     steps = {after["scheduled_at"] - row["scheduled_at"] for row, after in pairwise(later)}

@@ -240,19 +240,22 @@ class AirflowClient:
         A task that the scheduler takes at the same moment begins all the same, and the tasks that it waits for are
         skipped. So the request is repeated until no task but those of the teardown has begun for a second.
         """
-        path, calm = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", 0
-        self._send_request("PATCH", f"{path}?update_mask=state", json={"state": "failed"})
+        path, calm = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", 0
+
+        def request() -> None:
+            self._send_request("PATCH", path, json={"state": "failed"})
 
         def is_cancelled() -> bool:
             nonlocal calm
             tasks = self.list_tasks(dag_id, run_id)
             if any(task.state in _ACTIVE and task.task_id not in TEARDOWN for task in tasks):
                 calm = 0
-                self._send_request("PATCH", f"{path}?update_mask=state", json={"state": "failed"})
+                request()
             else:
                 calm += 1
             return calm > 1
 
+        request()
         try:
             self._clock.wait_until(is_cancelled, timeout_s=_CANCEL_S, what=f"the tasks of {run_id} to end", every_s=1)
         except DeadlineError as error:

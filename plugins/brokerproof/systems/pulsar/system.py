@@ -39,7 +39,7 @@ _KEPT_OR_GONE = (404, 412)
 def _remove_topics(brokers: Admin, namespace: str) -> int:
     """Delete all topics of a namespace, and return how many there were."""
     count = 0
-    # Deleting a partitioned topic deletes its partitions, which have names of their own.
+    # The partitions of a partitioned topic are listed too. They are deleted with it.
     for kind, end in (("/partitioned", "/partitions"), ("", "")):
         for name in brokers.get(f"/admin/v2/persistent/{namespace}{kind}", NAMES):
             count += 1
