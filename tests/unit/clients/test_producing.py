@@ -322,10 +322,17 @@ def test_a_producer_whose_earlier_process_was_killed_goes_on_behind_all_that_thi
     def kill(seq: int, answers: Answers) -> None:
         answer_at_once(seq, answers)
         if seq == 100:
-            monkeypatch.setattr(ScheduledProducer, "_end_record", lambda *_: None)
             raise Killed
 
-    publish_once(run, monkeypatch, Client(kill), epoch=0)
+    def end_the_thread(producer: ScheduledProducer, keeper: threading.Thread) -> None:
+        # A killed process shows nothing any more.
+        producer._ended = True
+        keeper.join()
+        raise Killed
+
+    monkeypatch.setattr(ScheduledProducer, "_end_record", end_the_thread)
+    with pytest.raises(Killed):
+        publish_once(run, monkeypatch, Client(kill), epoch=0)
     monkeypatch.undo()
     end = publish_once(run, monkeypatch, Client(answer_at_once), epoch=1)
     assert end.problem is None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof_judging.suites.cross_check import count_messages
+from brokerproof_judging.suites.cross_check import count_messages, doubt_messages
 from brokerproof_judging.suites.message_groups import read_message_groups
-from brokerproof_judging.suites.tally import MOST_SAMPLES
+from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 from pyspark.sql import SparkSession
 
 from .conftest import CLUSTER, SUBSCRIPTION, Judge, Planted, about, judged_by, plant, suite_of
@@ -212,6 +213,21 @@ def test_a_subscription_that_no_row_is_about_is_a_doubt(planted: Planted, judge:
     judgement = judge(planted, only="completeness")["completeness"]
     assert judgement["verdict"] == "unknown"
     assert "no row of `messages` is about subscription `audit` on `mycluster`" in judgement["why"]
+
+
+def test_the_doubts_name_what_is_wrong(planted: Planted) -> None:
+    run = planted.write()
+    counts = replace(
+        count_messages(run),
+        places=frozenset(),
+        anomalies={("losst", True): 1, ("lost", True): 3, ("unproven", True): 2},
+    )
+    tally = Tally(rows=counts.rows, unexpected=0, undecided=2, legal=0)
+    assert list(doubt_messages({"lost": replace(tally, legal=3), "unproven": tally}, counts, run)) == [
+        "`anomalies` holds an unknown anomaly, `losst`",
+        f"no row of `messages` is about the log of `{CLUSTER}`",
+        f"no row of `messages` is about subscription `{SUBSCRIPTION}` on `{CLUSTER}`",
+    ]
 
 
 def test_rows_of_another_run_are_a_doubt(planted: Planted, judge: Judge) -> None:
