@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
@@ -24,14 +23,14 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, LogRead, read_record, write_record
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
-from brokerproof.systems.pulsar.answers import SETTINGS
+from brokerproof.systems.pulsar.answers import LEDGERS, SETTINGS
+from brokerproof.systems.pulsar.leftovers import remove_ledgers
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR, PulsarAdministration
 from brokerproof.systems.registry import make_clients, name_topic
 from kazoo.client import KazooClient
-from pydantic import TypeAdapter
 
 from .. import conftest
 from ..conftest import ConfiguredRun
@@ -65,33 +64,61 @@ def test_bookies_find_what_they_would_race_for(stretched: ConfiguredRun) -> None
     assert made < min(cookies)
 
 
-def test_nothing_of_an_earlier_run_is_left_on_the_bookies(stretched: ConfiguredRun, tmp_path: Path) -> None:
-    facts, bookies = stretched.run.facts, stretched.administration.clusters["mycluster"].bookies
-    scenario, topology = PULSAR.separate(stretched.run.scenario, stretched.run.topology, 2)
-    earlier = Run.create(
-        str(tmp_path / "earlier"),
-        run_id="earlier",
+def configure_other(stretched: ConfiguredRun, directory: Path, number: int) -> Run:
+    """Configure the cluster for another run, and return this run."""
+    facts = stretched.run.facts
+    scenario, topology = PULSAR.separate(stretched.run.scenario, stretched.run.topology, number)
+    run = Run.create(
+        str(directory / "other"),
+        run_id="other",
         scenario=scenario,
         topology=topology,
         addresses=facts.addresses,
         views=facts.views,
     )
+    PulsarAdministration(run).configure()
+    return run
 
-    def list_ledgers() -> set[int]:
-        return set(bookies.get("/api/v1/ledger/list/", TypeAdapter(dict[int, Any])))
 
-    before = list_ledgers()
-    PulsarAdministration(earlier).configure()
+def list_ledgers(stretched: ConfiguredRun, name: str) -> set[int]:
+    """Those whose metadata has the name."""
+    bookies = stretched.administration.clusters["mycluster"].bookies
+    listed = bookies.get("/api/v1/ledger/list/", LEDGERS, print_metadata="true")
+    return {ledger for ledger, metadata in listed.items() if name in metadata}
+
+
+def test_nothing_of_an_earlier_run_is_left_on_the_bookies(stretched: ConfiguredRun, tmp_path: Path) -> None:
+    earlier = configure_other(stretched, tmp_path, 2)
     assert len(conftest.publish(earlier, "mycluster", "p", 20)) == 20
-    of_earlier = list_ledgers() - before
-    assert of_earlier
+    # A check of a broker's health leaves a topic.
+    spec = stretched.provisioning.specs()["broker-eu-1"]
+    assert stretched.provisioning.is_healthy(spec)
+    for name in ("mytenant-2/", "/healthcheck"):
+        assert list_ledgers(stretched, name)
     stretched.administration.remove_other_topics()
-    wait_until(lambda: not list_ledgers() & of_earlier, timeout_s=30, what="the earlier run's ledgers to be gone")
+    for name in ("mytenant-2/", "/healthcheck"):
+        assert not list_ledgers(stretched, name)
     # The run's own topic is still there, and a cluster without other topics stays as it is.
     assert publish(stretched, 1)
-    own = list_ledgers()
+    own = list_ledgers(stretched, "mytenant/")
+    assert own
     stretched.administration.remove_other_topics()
-    assert list_ledgers() >= own
+    assert list_ledgers(stretched, "mytenant/") >= own
+    assert stretched.provisioning.is_healthy(spec)
+
+
+def test_a_ledger_that_pulsar_does_not_delete_is_deleted(stretched: ConfiguredRun, tmp_path: Path) -> None:
+    configure_other(stretched, tmp_path, 3)
+    cluster, schema = stretched.administration.clusters["mycluster"], "/admin/v2/schemas/mytenant-3/eu/noticed/schema"
+    cluster.brokers.change("POST", schema, {"type": "STRING", "schema": "", "properties": {}})
+    noticed = list_ledgers(stretched, "/noticed")
+    assert noticed
+    remove_ledgers(cluster, ["mytenant-4/eu"])
+    assert list_ledgers(stretched, "/noticed") == noticed
+    remove_ledgers(cluster, ["mytenant-3/eu"])
+    assert not list_ledgers(stretched, "mytenant-3/eu/")
+    # Nothing can be read of the schema, and the namespace with it can still be removed.
+    stretched.administration.remove_other_topics()
 
 
 def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: ConfiguredRun) -> None:

@@ -183,9 +183,13 @@ TOPIC_LOOKUP = TypeAdapter(TopicLookup)
 TOPIC_STATS = TypeAdapter(TopicStats)
 TOPIC_INTERNALS = TypeAdapter(TopicInternals)
 BROKERS = TypeAdapter(list[NodeHost], config=ConfigDict(strict=True))
+# The same, each as `HOST:PORT`.
+BROKER_NAMES = TypeAdapter(list[Annotated[str, Field(pattern=f"^{_NODE.pattern}$")]], config=ConfigDict(strict=True))
 # {`HOST:PORT`: host name, or None because host names are not asked for}
 BOOKIES = TypeAdapter(dict[NodeHost, str | None], config=ConfigDict(strict=True))
 LEDGER_METADATA = TypeAdapter(dict[Count, LedgerMetadata], config=ConfigDict(strict=True))
+# {ledger: its metadata as text, in which the names are readable}
+LEDGERS = TypeAdapter(dict[Count, str], config=ConfigDict(strict=True))
 # If no ledger lacks a copy, BookKeeper answers 404 and no list.
 UNDER_REPLICATED = TypeAdapter(Annotated[list[Count], Field(min_length=1)], config=ConfigDict(strict=True))
 COMMAND_DONE = TypeAdapter(CommandDone)
@@ -196,4 +200,5 @@ RACKS = TypeAdapter(dict[str, dict[str, Rack]], config=ConfigDict(strict=True))
 # The answer to a request for a policy; None if the policy was never set.
 SETTINGS = TypeAdapter(dict[str, JsonValue] | None, config=ConfigDict(strict=True))
 NAMES = TypeAdapter(list[str], config=ConfigDict(strict=True))
+NAMESPACES = TypeAdapter(list[Annotated[str, Field(pattern=r"^[^/]+/[^/]")]], config=ConfigDict(strict=True))
 SWITCH = TypeAdapter(bool | None, config=ConfigDict(strict=True))

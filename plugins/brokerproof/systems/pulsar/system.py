@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from brokerproof import clock
-from brokerproof.errors import AdminError, InputError
+from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
@@ -18,33 +16,16 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar import configuration, topology_rules
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.admin import Admin
-from brokerproof.systems.pulsar.answers import BUNDLE, NAMES
+from brokerproof.systems.pulsar.answers import BUNDLE
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
+from brokerproof.systems.pulsar.leftovers import remove_leftovers
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.provisioning import CHECKSUMS, PulsarProvisioning, find_distribution, name_image
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
-from brokerproof.systems.pulsar.topic import make_admin_path, make_full_name, parse_namespace
-
-# Pulsar's own tenants.
-_SYSTEM_TENANTS = {"public", "pulsar"}
-_REMOVAL_S = 20.0
-# The answers to deleting a namespace that is gone, or that several clusters replicate.
-_KEPT_OR_GONE = (404, 412)
-
-
-def _remove_topics(brokers: Admin, namespace: str) -> int:
-    """Delete all topics of a namespace, and return how many there were."""
-    count = 0
-    # The partitions of a partitioned topic are listed too. They are deleted with it.
-    for kind, end in (("/partitioned", "/partitions"), ("", "")):
-        for name in brokers.get(f"/admin/v2/persistent/{namespace}{kind}", NAMES):
-            count += 1
-            brokers.change("DELETE", f"{make_admin_path(name)}{end}?force=true", accept=(404,))
-    return count
+from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
 class PulsarAdministration:
@@ -87,31 +68,8 @@ class PulsarAdministration:
             found.brokers.change("PUT", path + "/unload")
 
     def remove_other_topics(self) -> None:
-        """Delete all topics of other tenants in all clusters, with their namespaces.
-
-        A cluster that replicates a topic would make it again in the other cluster, so this is forbidden first. Pulsar
-        deletes a namespace's own topics with the namespace. It keeps a namespace that several clusters replicate.
-        """
-        places = [(each, name) for each in self.clusters.values() for name in self._list_other_namespaces(each)]
-        for cluster, namespace in places:
-            forbidden = {"allowAutoTopicCreation": False}
-            cluster.brokers.change("POST", f"/admin/v2/namespaces/{namespace}/autoTopicCreation", forbidden)
-
-        def are_removed() -> bool:
-            # Brokers may learn late what is forbidden, so this is repeated until no topic comes back.
-            return not sum(_remove_topics(cluster.brokers, namespace) for cluster, namespace in places)
-
-        clock.wait_until(are_removed, timeout_s=_REMOVAL_S, what="the topics of earlier runs to be gone", every_s=0.5)
-        for cluster, namespace in places:
-            cluster.brokers.change("DELETE", f"/admin/v2/namespaces/{namespace}", accept=_KEPT_OR_GONE)
-
-    def _list_other_namespaces(self, cluster: PulsarCluster) -> list[str]:
-        own = {name.split("/")[0] for name in parse_policies(self.topology.clusters[cluster.name]).namespaces}
-        tenants: list[str] = cluster.brokers.get("/admin/v2/tenants", NAMES)
-        if not {*tenants} >= _SYSTEM_TENANTS:
-            raise AdminError(f"{cluster.name} does not list the tenants {join_names(sorted(_SYSTEM_TENANTS))}")
-        others = sorted({*tenants} - own - _SYSTEM_TENANTS)
-        return [name for tenant in others for name in cluster.brokers.get(f"/admin/v2/namespaces/{tenant}", NAMES)]
+        """Remove what runs with other tenants left in all clusters: topics, namespaces and ledgers."""
+        remove_leftovers(self.clusters, self.topology)
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.clusters[cluster or self.run.scenario.workload.list_homes(self.topology)[0]]

@@ -172,6 +172,7 @@ def make_sound_answers(at: Mapping[str, str]) -> dict[str, Any]:
         **{f"/brokers/{name}$": [f"{at[broker]}:8080"] for name, broker in brokers.items()},
         "/list_bookies$": {f"{at[bookie]}:3181": None for bookie in bookies},
         "/ledger/metadata/$": {"5": ledger, "8": ledger},
+        "/ledger/list/$": {"5": "pulsar/managed-ledger mytenant/eu/persistent/orders"},
         "/list_under_replicated_ledger$": [5],
         "/metrics$": "bookie_WRITE_BYTES 10\nbookie_READ_BYTES 20\n",
         "/brokers/(health|ready)$": "ok",
