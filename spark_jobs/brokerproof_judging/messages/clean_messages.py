@@ -255,9 +255,9 @@ def count_named(rows: Rows, count: int) -> Array:
 
 
 def _list_subscriptions(deliveries: Rows) -> Iterator[tuple[int, int]]:
-    pairs = deliveries["cluster"].astype(np.int64) << 32 | deliveries["subscription"]
-    for pair in np.unique(pairs):
-        yield int(pair >> 32), int(pair & 0xFFFFFFFF)
+    cluster, subscription = deliveries["cluster"], deliveries["subscription"]
+    for row in order.list_groups(number_groups(cluster, subscription))[0]:
+        yield int(cluster[row]), int(subscription[row])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,8 +309,10 @@ def list_ranges(found: PartMessages, value: str, place: tuple[int, int | None], 
     first, _ = order.list_groups(number)
     count = int(number.max()) + 1 if len(number) else 0
     lowest, highest = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(lowest, number, events.value)
-    np.maximum.at(highest, number, events.value)
+    if count:
+        runs = order.list_runs(number)
+        np.minimum.at(lowest, number[runs], np.minimum.reduceat(events.value, runs))
+        np.maximum.at(highest, number[runs], np.maximum.reduceat(events.value, runs))
     found.ranges.append(
         RangesOfBlocks(
             value=value,

@@ -20,7 +20,7 @@ from brokerproof.run.tables import AttemptOutcome
 from brokerproof_judging.messages.array_files import Sliceable
 from brokerproof_judging.messages.clean_messages import PartMessages, select
 from brokerproof_judging.messages.dense_arrays import NO_POSITION, NO_TEXT, NO_TIME, Array, PartArrays, Rows
-from brokerproof_judging.messages.dense_order import list_groups, number_groups, sort_stably
+from brokerproof_judging.messages.dense_order import list_groups, list_runs, number_groups, sort_stably
 
 # (cluster, topic, partition)
 Log = tuple[str, str, int]
@@ -192,7 +192,7 @@ def _reduce(extreme: Any, bucket: Array, value: Array) -> tuple[Array, Array]:
     """Return the buckets in ascending order, and the extreme value of each."""
     order = np.argsort(bucket, kind="stable")
     bucket, value = bucket[order], value[order]
-    starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(bucket)), bool), bucket[1:] != bucket[:-1]]))
+    starts = list_runs(bucket)
     return bucket[starts], extreme.reduceat(value, starts) if len(starts) else value
 
 

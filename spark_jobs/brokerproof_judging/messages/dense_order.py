@@ -160,9 +160,17 @@ def list_groups(number: Array) -> tuple[Array, Array]:
     """Return the first row of each group, and its number of rows. `number_groups` numbered the groups."""
     counts = np.bincount(number)
     first = np.empty(len(counts), np.int64)
-    first[number[::-1]] = np.arange(len(number) - 1, -1, -1)
+    runs = list_runs(number)
+    first[number[runs][::-1]] = runs[::-1]
     exists = counts > 0
     return first[exists], counts[exists]
+
+
+def list_runs(values: Array) -> Array:
+    """Return the first row of each run of equal values."""
+    is_first = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
 
 
 def is_rising(group: Array, order: Array, value: Array) -> bool:
