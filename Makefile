@@ -179,12 +179,13 @@ audit: setup ## look up what the image holds in the databases of known weaknesse
 # A share of 0.001 or 0.3 of the messages has planted anomalies: make bench-verify MESSAGES=10000000 SUSPICIOUS=0.3
 MESSAGES ?= 1000000
 SUSPICIOUS ?= 0.001
-# With SUSPICIOUS=0, also the numbers of keys and partitions can be chosen.
+# With SUSPICIOUS=0, also the numbers of keys, partitions and clusters (1 or 2) can be chosen. DuckDB is asked about one.
 KEYS ?= 1000
 PARTITIONS ?= 0
+CLUSTERS ?= 1
 bench-verify: setup ## judge a generated run of MESSAGES messages, and compare the processor time with DuckDB's
 	PYTHONPATH=spark_jobs $(BIN)/python tests/benchmarks/verify_scale.py --messages $(MESSAGES) --suspicious $(SUSPICIOUS) \
-	  --keys $(KEYS) --partitions $(PARTITIONS)
+	  --keys $(KEYS) --partitions $(PARTITIONS) --clusters $(CLUSTERS)
 
 # The client of S3 and the server are no part of the product's environment.
 bench-places: setup ## judge a generated run on a standalone cluster of Spark and in an object store too, and compare

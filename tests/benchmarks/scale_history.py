@@ -39,6 +39,7 @@ from brokerproof.run.records import (
     PhaseTimes,
     ProducerEnd,
     Record,
+    ReplicationDrain,
     ReplicationDrains,
     SubscriptionDrain,
     SubscriptionDrains,
@@ -46,9 +47,14 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.seals import WRITERS, seal_tables
 from brokerproof.run.tables import SCHEMAS, FaultState
+from brokerproof.systems.registry import name_topic
 
 TOPOLOGIES = Path(__file__).resolve().parents[2] / "topologies"
-CLUSTER, TOPIC = "mycluster", "persistent://mytenant/eu/orders"
+# The topology, namespace and clusters of a run with this many clusters. All messages are published to the first one.
+PLACES: Mapping[int, tuple[str, str, tuple[str, ...]]] = {
+    1: ("sync_active_passive", "mytenant/eu", ("mycluster",)),
+    2: ("geo_replication", "world/global", ("cluster-eu", "cluster-us")),
+}
 PRODUCERS, KEYS, RATE_PER_S = 8, 1000, 20_000
 STEP_US = 1_000_000 // RATE_PER_S
 START_US = 1_700_000_000_000_000
@@ -125,7 +131,7 @@ FOUND: Mapping[Kind, tuple[str, ...]] = {
 class Plan:
     """What happens to each of `messages` messages, of which a share `suspicious` (0, 0.001 or 0.3) is not clean.
 
-    Only a run without suspicious messages may have another number of keys, or partitions.
+    Only a run without suspicious messages may have another number of keys, partitions, or several clusters.
     """
 
     messages: int
@@ -133,6 +139,11 @@ class Plan:
     keys: int = KEYS
     # 0 for a topic without partitions.
     partitions: int = 0
+    clusters: int = 1
+
+    @property
+    def cluster_names(self) -> tuple[str, ...]:
+        return PLACES[self.clusters][2]
 
     def find_partition(self, ids: Ints) -> Ints:
         """Return the partition of each message; -1 if the topic has no partitions."""
@@ -247,9 +258,6 @@ def _hash(ids: Ints) -> Ints:
     return (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
 
 
-_PRODUCER_NAMES = pa.array([f"{CLUSTER}-p{number}" for number in range(PRODUCERS)])
-
-
 def _take(names: pa.Array, indices: Ints, nulls: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     return names.take(pa.array(indices, mask=nulls))
 
@@ -284,9 +292,13 @@ def make_publishes(plan: Plan, first: int, end: int) -> dict[str, Any]:
     }
 
 
+def _list_producers(plan: Plan) -> pa.Array:
+    return pa.array([f"{plan.cluster_names[0]}-p{number}" for number in range(PRODUCERS)])
+
+
 def _identify(plan: Plan, ids: Ints) -> dict[str, Any]:
     return {
-        "producer": _take(_PRODUCER_NAMES, ids % PRODUCERS),
+        "producer": _take(_list_producers(plan), ids % PRODUCERS),
         "seq": ids // PRODUCERS,
         "key": _take(pa.array([f"k{number}" for number in range(plan.keys)]), ids % plan.keys),
     }
@@ -299,7 +311,7 @@ def _describe_found(plan: Plan, ids: Ints, phantom: npt.NDArray[np.bool_]) -> di
     seq = ids // PRODUCERS + np.where(phantom, plan.messages, 0)
     return {
         **_identify(plan, ids),
-        "producer": _take(_PRODUCER_NAMES, ids % PRODUCERS, nameless),
+        "producer": _take(_list_producers(plan), ids % PRODUCERS, nameless),
         "seq": pa.array(seq, mask=nameless),
         "payload_hash": _hash(ids) + (kinds == Kind.CORRUPTED),
     }
@@ -374,22 +386,23 @@ MAKERS = {"publishes": make_publishes, "stored": make_stored, "deliveries": make
 
 
 def _write_table(run: Run, plan: Plan, table: str) -> int:
-    """Write a table and return its number of rows."""
+    """Write a table and return its number of rows of each cluster."""
     rows = 0
+    clusters = plan.cluster_names[:1] if table == "publishes" else plan.cluster_names
     with DividedWriter(run.table(table), table, Division.for_run(run)) as writer:
         # The last rows happen after the last message.
         for first in range(0, plan.messages + MUCH_LATER, CHUNK):
             columns = MAKERS[table](plan, first, first + CHUNK)
-            batch = _make_batch(table, run.run_id, columns)
-            writer.add(batch)
-            rows += batch.num_rows
+            for cluster in clusters:
+                writer.add(_make_batch(table, run, cluster, columns))
+            rows += len(columns["seq"])
     commit_files(run.table(table), writer.names)
     return rows
 
 
-def _make_batch(table: str, run_id: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
+def _make_batch(table: str, run: Run, cluster: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
     size = len(columns["seq"])
-    constants = {"run_id": run_id, "cluster": CLUSTER, "topic": TOPIC}
+    constants = {"run_id": run.run_id, "cluster": cluster, "topic": name_topic(run)}
     schema = SCHEMAS[table]
     return pa.RecordBatch.from_arrays(
         [
@@ -432,12 +445,13 @@ def count_outcomes(plan: Plan, producer: int) -> dict[str, int]:
 
 def write_run(directory: str, plan: Plan) -> Run:
     """Write a whole run, as the jobs leave it: tables, records and seals."""
+    topology, namespace, clusters = PLACES[plan.clusters]
     content = {
-        **{"name": "scale", "title": "t", "description": "d", "topology": "sync_active_passive"},
+        **{"name": "scale", "title": "t", "description": "d", "topology": topology},
         "workload": {
-            **{"namespace": "mytenant/eu", "rate": RATE_PER_S, "keys": plan.keys, "producers": PRODUCERS},
+            **{"namespace": namespace, "rate": RATE_PER_S, "keys": plan.keys, "producers": PRODUCERS},
             "partitions": plan.partitions,
-            "subscriptions": [{"name": "audit"}],
+            "subscriptions": [{"name": "audit", "cluster": cluster} for cluster in clusters],
         },
         "phases": dict.fromkeys(("steady_s", "impact_s", "recovery_s"), plan.messages / RATE_PER_S / 3),
         "faults": [{"name": FAULT, "kind": "kill", "targets": {"region": "eu"}, "permanent": True}],
@@ -446,7 +460,7 @@ def write_run(directory: str, plan: Plan) -> Run:
         directory,
         run_id="scale",
         scenario=parse(Scenario, content, file="scale"),
-        topology=load_topology("sync_active_passive", TOPOLOGIES),
+        topology=load_topology(topology, TOPOLOGIES),
         sealed=True,
     )
     with ProcessPoolExecutor(max_workers=2, mp_context=get_context("spawn")) as pool:
@@ -462,7 +476,12 @@ def write_run(directory: str, plan: Plan) -> Run:
 
 def _list_records(run: Run, plan: Plan, rows: Mapping[str, int]) -> Iterator[Record]:
     at = START_US + plan.duration_us
-    places = [{"cluster": CLUSTER, "topic": TOPIC, "partition": number} for number in range(plan.partitions) or [-1]]
+    topic = name_topic(run)
+    places = [
+        {"cluster": cluster, "topic": topic, "partition": number}
+        for cluster in plan.cluster_names
+        for number in range(plan.partitions) or [-1]
+    ]
     ends = []
     for task in plan_producers(run):
         counts = count_outcomes(plan, task.number)
@@ -478,11 +497,15 @@ def _list_records(run: Run, plan: Plan, rows: Mapping[str, int]) -> Iterator[Rec
         yield _make_read(task.client, count, at)
     drains = [SubscriptionDrain(subscription="audit", drained=True, why="0", **place) for place in places]
     yield SubscriptionDrains(subscriptions=tuple(drains), at=at)
-    yield ReplicationDrains(drains=(), at=at)
+    home, *others = plan.cluster_names
+    replicated = [
+        ReplicationDrain(**{"topic": topic, "from": home, "to": other}, drained=True, why="0") for other in others
+    ]
+    yield ReplicationDrains(drains=tuple(replicated), at=at)
     counts = plan.count_by_partition() if plan.partitions else [rows["stored"]]
     reads = [
         LogRead(task=0, end=None, read_to_end=True, why="read", messages=count, **place)
-        for place, count in zip(places, counts, strict=True)
+        for place, count in zip(places, counts * plan.clusters, strict=True)
     ]
     yield LogsRead(started_at=at, finished_at=at, logs=tuple(reads))
     yield FaultsUndone(undone=True, problems=(), at=at)

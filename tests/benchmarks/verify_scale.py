@@ -27,7 +27,7 @@ import psutil
 
 HERE = Path(__file__).resolve().parent
 # What the run is made of: the options of `Plan`.
-PLAN = ("messages", "suspicious", "keys", "partitions")
+PLAN = ("messages", "suspicious", "keys", "partitions", "clusters")
 TABLES = ("publishes", "stored", "deliveries")
 # Anomalies that verify_questions.sql counts apart in logs and at subscriptions.
 BOTH_PLACES = ("phantom", "corrupted")
@@ -70,14 +70,17 @@ class TreeWatch:
         steps[name] = {"seconds": seconds, "cpu_s": cpu_s, "peak_mb": self.peak_bytes / 2**20}
 
 
-def ask_duckdb(directory: str) -> dict[str, Any]:
-    """Answer verify_questions.sql on the whole tables, in this process."""
+def ask_duckdb(directory: str, clusters: int) -> dict[str, Any]:
+    """Answer verify_questions.sql on the whole tables, or if there are several clusters on the rows of the first one."""
     import duckdb
+    from scale_history import PLACES
 
     started = time.monotonic()
     with duckdb.connect() as connection:
         for table in TABLES:
-            connection.execute(f"CREATE VIEW {table} AS FROM read_parquet('{directory}/tables/{table}/*.parquet')")
+            chosen = f"WHERE cluster = '{PLACES[clusters][2][0]}'" if clusters > 1 else ""
+            rows = f"read_parquet('{directory}/tables/{table}/*.parquet')"
+            connection.execute(f"CREATE VIEW {table} AS FROM {rows} {chosen}")
         found = dict(connection.execute((HERE / "verify_questions.sql").read_text()).fetchall())
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = time.monotonic() - started
@@ -159,7 +162,7 @@ def measure(directory: str, options: argparse.Namespace) -> dict[str, Any]:
     """Write a run, judge it and ask DuckDB. Raises SystemExit unless both find what was planted."""
     described = {name: getattr(options, name) for name in PLAN}
     written = run_step("--write", directory, *(f"--{name}={value}" for name, value in described.items()))
-    asked = run_step("--ask", directory)
+    asked = run_step("--ask", directory, f"--clusters={options.clusters}")
     compare("DuckDB", asked["found"], written["planted"])
     judged = run_step("--judge", directory, *(["--whole"] if options.whole else []))
     compare("Judging", judged["found"], written["planted"])
@@ -200,6 +203,7 @@ def main() -> None:
     parser.add_argument("--suspicious", type=float, default=0.001, choices=[0, 0.001, 0.3])
     parser.add_argument("--keys", type=int, default=1000, help="another number needs --suspicious 0")
     parser.add_argument("--partitions", type=int, default=0, help="0 for none; another number needs --suspicious 0")
+    parser.add_argument("--clusters", type=int, default=1, choices=[1, 2], help="2 needs --suspicious 0")
     parser.add_argument("--directory", help="where the run is written for the time of the benchmark")
     parser.add_argument("--master", default="local[2]", help="where Spark runs its tasks (default: %(default)s)")
     parser.add_argument("--whole", action="store_true", help="also measure the whole judgement")
@@ -207,12 +211,12 @@ def main() -> None:
     for step in ("write", "ask", "judge"):
         parser.add_argument(f"--{step}", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.suspicious and (options.keys, options.partitions) != (1000, 0):
-        parser.error("--keys and --partitions need --suspicious 0, because anomalies are planted by key")
+    if options.suspicious and (options.keys, options.partitions, options.clusters) != (1000, 0, 1):
+        parser.error("--keys, --partitions and --clusters need --suspicious 0, because anomalies are planted by key")
     if options.write:
         print(json.dumps(write(options.write, options)))
     elif options.ask:
-        print(json.dumps(ask_duckdb(options.ask)))
+        print(json.dumps(ask_duckdb(options.ask, options.clusters)))
     elif options.judge:
         print(json.dumps(judge(options.judge, options.whole, options.master)))
     else:
