@@ -71,7 +71,7 @@ class TreeWatch:
 
 
 def ask_duckdb(directory: str, clusters: int) -> dict[str, Any]:
-    """Answer verify_questions.sql on the whole tables, or if there are several clusters on the rows of the first one."""
+    """Answer verify_questions.sql on the whole tables; of several clusters, on the rows of the first one."""
     import duckdb
     from scale_history import PLACES
 
@@ -161,8 +161,8 @@ def compare(who: str, found: dict[str, int], planted: dict[str, int]) -> None:
 def measure(directory: str, options: argparse.Namespace) -> dict[str, Any]:
     """Write a run, judge it and ask DuckDB. Raises SystemExit unless both find what was planted."""
     described = {name: getattr(options, name) for name in PLAN}
-    written = run_step("--write", directory, *(f"--{name}={value}" for name, value in described.items()))
-    asked = run_step("--ask", directory, f"--clusters={options.clusters}")
+    plan = [f"--{name}={value}" for name, value in described.items()]
+    written, asked = run_step("--write", directory, *plan), run_step("--ask", directory, *plan)
     compare("DuckDB", asked["found"], written["planted"])
     judged = run_step("--judge", directory, *(["--whole"] if options.whole else []))
     compare("Judging", judged["found"], written["planted"])
