@@ -128,10 +128,11 @@ def find_witnesses(rising: Compared, group: Array, value: Array) -> Array:
 
 
 def sort_stably(group: Array) -> Array:
-    """Return the rows in the order of their groups."""
-    # A stable sort of small numbers is a radix sort.
-    small = not len(group) or int(group.max()) <= np.iinfo(np.uint16).max
-    order: Array = np.argsort(group.astype(np.uint16) if small else group, kind="stable")
+    """Return the rows in the order of their groups, which are not negative."""
+    # A stable sort of 16 bits is a radix sort, which takes a third of the time of others.
+    order: Array = np.argsort(group.astype(np.uint16), kind="stable")
+    for shift in range(16, int(group.max(initial=0)).bit_length(), 16):
+        order = order[np.argsort((group >> shift).astype(np.uint16)[order], kind="stable")]
     return order
 
 
