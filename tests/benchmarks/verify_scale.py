@@ -76,7 +76,8 @@ def ask_duckdb(directory: str, clusters: int) -> dict[str, Any]:
     from scale_history import PLACES
 
     started = time.monotonic()
-    with duckdb.connect() as connection:
+    # What does not fit into memory goes beside the run, which `main` removes.
+    with duckdb.connect(config={"temp_directory": f"{directory}-spilled"}) as connection:
         for table in TABLES:
             chosen = f"WHERE cluster = '{PLACES[clusters][2][0]}'" if clusters > 1 else ""
             rows = f"read_parquet('{directory}/tables/{table}/*.parquet')"
