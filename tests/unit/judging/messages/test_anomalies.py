@@ -505,6 +505,35 @@ def unproven_from_an_unread_home_without_an_acked_position(history):
     }
 
 
+@planted(REPLICATED)
+def unproven_from_a_home_whose_reading_left_no_record(history):
+    drain_with_an_unread_home(history, BEHIND)
+    history.rows("publishes", "p0", 3)[0].update(segment=None, offset=None, batch_index=None)
+    history.not_recorded("main")
+    return {
+        ("unproven", True, "main", None, "p0", 3): (
+            "log_not_read_to_end",
+            f"{GONE}, and not found in main, but its log was not read to its end: no step left a record of it",
+        ),
+        ("unproven", True, "other", None, "p0", 3): (
+            "replication_not_drained",
+            f"{GONE}, and not found in other, but replication did not drain: it drained up to 5:7 only",
+        ),
+    }
+
+
+@planted()
+def unproven_in_a_home_that_is_no_cluster_of_the_topology(history):
+    history.rows("publishes", "p0", 3)[0].update(cluster="nowhere")
+    return {
+        ("unproven", True, "nowhere", None, "p0", 3): (
+            "log_not_read_to_end",
+            "acked at 2023-11-14 22:13:20.0064 UTC in nowhere, delivered to audit in main, stored in main, "
+            "and not found in nowhere, but its log was not read to its end: no step left a record of it",
+        )
+    }
+
+
 @planted()
 def unproven_not_drained(history):
     history.not_drained("audit")

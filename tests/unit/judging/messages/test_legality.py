@@ -237,6 +237,16 @@ def test_what_was_acked_or_delivered_when_the_healing_began_is_of_the_old_log(an
     assert anomaly in illegal_at(history, [(*place, "main")], destroyed, **not_excused)[place]
 
 
+def test_a_cluster_that_was_not_destroyed_delivers_each_message_from_one_position():
+    history, destroyed = History(clusters=("main", "other"), guarantee="effectively_once"), [("main", 2_000, HEALED_AT)]
+    facts = {"copies": 2, "elsewhere_from": HEALED_AT, "last_position_at": HEALED_AT + 1}
+
+    illegal = illegal_at(history, [("main", "audit", "main"), ("other", "audit", "main")], destroyed, **facts)
+
+    assert Anomaly.DELIVERED_FROM_TWO_POSITIONS not in illegal["main", "audit"]
+    assert Anomaly.DELIVERED_FROM_TWO_POSITIONS in illegal["other", "audit"]
+
+
 def test_rules_have_the_types_of_their_columns_without_a_subscription():
     history = History(subscriptions=[])
     forbidden = list_forbidden(history.scenario, history.topology)
