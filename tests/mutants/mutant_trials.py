@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from importlib import import_module
@@ -88,6 +88,7 @@ class Recording:
 class Campaign:
     """A plugin of pytest that runs the tests that may notice a mutant against each mutant, instead of once.
 
+    The tests that killed most mutants of the same file run first, and the others in their order.
     If a mutant has `most_tests` tests, others may notice it too, and all run if it survives these.
     """
 
@@ -106,6 +107,8 @@ class Campaign:
         self._most_tests, self._usual = most_tests, usual
         self._mutants, self._prepare, self._refused = dict(mutants), prepare, refused
         self._results, self._options = results, options
+        # By file, how many mutants each test killed.
+        self._kills: dict[str, Counter[str]] = defaultdict(Counter)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -116,6 +119,7 @@ class Campaign:
             while waiting and len(running) < self._options.processes and time.monotonic() < ends_at:
                 mutant = waiting.pop()
                 items = [collected[test] for test in self._mutants[mutant]] or session.items
+                items = sorted(items, key=lambda item: -self._kills[mutant.file][item.nodeid])
                 limit_s = _LONGEST_S
                 if self._usual is not None:
                     limit_s = _SPARE_S + int(_USUAL_TIMES * sum(self._usual[item.nodeid] for item in items))
@@ -127,11 +131,13 @@ class Campaign:
                 mutant, trial = running.pop(answer)
                 with trial:
                     fate, why = trial.conclude(limit_s=0)
+                self._kills[mutant.file][why] += fate is Fate.TEST
                 if fate is Fate.SURVIVED and len(self._mutants[mutant]) == self._most_tests:
                     # Other tests may notice it.
                     self._mutants[mutant] = ()
                     waiting.append(mutant)
                     continue
+                why = why.rpartition("/")[2]
                 write_result(self._results, mutant, fate, why, trial.seconds)
                 print(f"{len(waiting)} left: {mutant.file}: {fate} {why} after {trial.seconds:.0f} s", flush=True)
         return True
@@ -233,7 +239,7 @@ class FirstFailure(logging.Handler):
         yield
         error = None if call.excinfo is None else call.excinfo.value
         if error is not None and self.fate is Fate.SURVIVED and not isinstance(error, pytest.skip.Exception):
-            self.test = item.nodeid.rpartition("/")[2]
+            self.test = item.nodeid
             self.fate = Fate.NO_MUTANT if self._is_refused or self._refuses(error) else Fate.TEST
 
     def _refuses(self, error: BaseException | None) -> bool:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import mutant_trials
+import pytest
 import sql_campaign
-from mutant_trials import TESTS, Fate, find_stale_reasons, name_survivor, read_results, summarize
+from mutant_trials import TESTS, Campaign, Fate, find_stale_reasons, name_survivor, read_results, summarize
 from sql_campaign import JUDGING, PACKAGES, ROOT, SqlMutant
 from sql_mutants import make_mutants, rewrite
 
@@ -57,6 +62,41 @@ def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
     )
     fates = [line.split("|")[1] for line in process.stdout.splitlines() if line.startswith("FATE|")]
     assert fates == [*CHANGED.values(), Fate.TIME], process.stdout + process.stderr
+
+
+def test_a_test_that_killed_a_mutant_of_a_file_runs_first_against_its_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = []
+
+    class SecondKills:
+        """A trial that ended: the test `a/second` failed."""
+
+        seconds = 0.0
+
+        def __init__(self, session: Any, items: Any, *_: Any) -> None:
+            orders.append([item.nodeid for item in items])
+            self.answer, end = multiprocessing.Pipe(duplex=False)
+            end.close()
+
+        def __enter__(self) -> SecondKills:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def conclude(self, limit_s: float) -> tuple[Fate, str]:
+            return Fate.TEST, "a/second"
+
+    monkeypatch.setattr(mutant_trials, "Trial", SecondKills)
+    session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in ("a/first", "a/second", "a/third")])
+    mutants = [SqlMutant(file=file, change="a change", sql=sql) for file, sql in (("x", "1"), ("x", "2"), ("y", "3"))]
+    options = SimpleNamespace(processes=1, minutes=1)
+    campaign = Campaign(dict.fromkeys(mutants, ()), lambda _: lambda _: lambda: None, tmp_path / "found", options)
+
+    assert campaign.pytest_runtestloop(session)
+
+    assert orders == [["a/first", "a/second", "a/third"], ["a/second", "a/first", "a/third"], orders[0]]
+    assert {fate for fate, _ in read_results(tmp_path / "found").values()} == {Fate.TEST}
 
 
 def test_refused_sql_does_not_count_and_a_survivor_does() -> None:
