@@ -103,6 +103,7 @@ NO_SECOND_OUTAGE = ((0, 30), (22, 30_000), (38, 30), (42, 60), (90, 30))
 # A subscription that moves is made after the first fault.
 SECOND_OUTAGE_OF_MOVED = ((35, 30), (42, 55_000), (90, 30))
 NO_OUTAGE_OF_MOVED = ((35, 30), (42, 60), (90, 30))
+FIRST_SAMPLED_AT_THE_EFFECT = ((20, 30), (22, 30_000), (38, 30), (42, 55_000), (90, 30))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,7 @@ NO_OUTAGE_OF_MOVED = ((35, 30), (42, 60), (90, 30))
         (NO_SECOND_OUTAGE, 18.0, 0.0),
         (SECOND_OUTAGE_OF_MOVED, 19.0, 50.0),
         (NO_OUTAGE_OF_MOVED, 19.0, 0.0),
+        (FIRST_SAMPLED_AT_THE_EFFECT, 18.0, 50.0),
     ],
 )
 def test_the_backlog_of_a_fault_does_not_hide_that_of_the_next_one(
@@ -122,6 +124,24 @@ def test_the_backlog_of_a_fault_does_not_hide_that_of_the_next_one(
     times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)}, effective=faults)
     found = [measure_backlog_drain(times, sample(BACKLOG, *values), fault).value for fault in faults]
     assert found == [first, second]
+
+
+def test_a_backlog_that_was_sampled_when_the_steady_phase_began_was_as_usual_then() -> None:
+    span = Span(start_us=NEXT * SECOND, end_us=100 * SECOND)
+    faults = (make_fault("next"), EffectiveFault(name="next", targets=(BOOKIE,), span=span, client_span=span))
+    times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)}, effective=faults)
+    (series,) = sample(BACKLOG, *SECOND_OUTAGE).series.values()
+    once = Samples(series={BACKLOG: [(at, value) for at, value in series if at == 0 or at >= 22 * SECOND]})
+    assert [measure_backlog_drain(times, once, fault).value for fault in faults] == [18.0, 50.0]
+
+
+def test_a_backlog_that_was_not_sampled_before_the_effect_was_empty() -> None:
+    assert drain(None, (25, 1), (30, 0)).value == 10.0
+
+
+def test_a_tenth_of_the_rise_is_counted_from_the_usual_height() -> None:
+    # It rose by 1,900, and 300 exceeds 100 by more than 190.
+    assert drain(None, (0, 100), (25, 2000), (28, 100), (30, 300), (35, 100)).value == 15.0
 
 
 def test_a_backlog_that_stays_slightly_above_has_not_drained() -> None:
@@ -291,6 +311,16 @@ def test_a_topic_is_not_reassigned_if_a_partition_had_no_known_owner_before(run:
     assert measure_reassignment(run, Samples(series=known), make_fault(None, BROKER)).value == 2.0
     estimate = measure_reassignment(run, Samples(series={**known, **late}), make_fault(None, BROKER))
     assert (estimate.value, estimate.evidence) == (None, f"the owner of {source} 3 before the effect is not known")
+
+
+def test_without_an_owner_before_the_effect_nothing_is_known_of_a_reassignment(run: Run) -> None:
+    def explain(series: Any) -> str:
+        estimate = measure_reassignment(run, Samples(series=series), make_fault(None, BROKER))
+        assert estimate.value is None
+        return estimate.evidence
+
+    assert explain({}) == "the owner before the effect is not known"
+    assert explain(sample((f"topic:{TOPIC}", "owner"), (0, OTHER)).series) == "owner was not a target"
 
 
 def test_an_owner_that_nobody_names_any_more_is_no_proof_that_there_is_none(run: Run) -> None:

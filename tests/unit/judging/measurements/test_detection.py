@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from brokerproof.run.directory import Run
 from brokerproof_judging.measurements.failover import measure_detection, measure_node_recovery
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
 from builders import make_run
@@ -52,6 +54,13 @@ def test_a_node_that_left_the_list_was_noticed_whatever_the_fault(run: Run, leav
 def test_a_failure_that_nobody_noticed_took_at_least_until_the_last_sample(run: Run) -> None:
     found = measure_detection(run, sample(run, 60), make_fault(leaves_nodes=False))
     assert (found.value, found.at_least) == (59, True)
+    assert found.evidence == "a target was still listed alive by the last sample"
+
+
+def test_a_target_that_no_cluster_lists_is_not_missed(run: Run) -> None:
+    (metadata, *_) = (name for name, node in run.topology.nodes.items() if node.role == "metadata")
+    found = measure_detection(run, sample(run, 7), replace(make_fault(), targets=(metadata, "no-node")))
+    assert found == Estimate(value=None, evidence="no target is a bookie or a broker, and others are listed nowhere")
 
 
 def test_where_the_nodes_go_on_serving_there_is_nothing_to_notice(run: Run) -> None:

@@ -23,7 +23,10 @@ def planted() -> History:
     history = History(
         clusters=("main", "other"),
         workload={"namespace": REPLICATED},
-        subscriptions=[{"name": "mover", "replicated": True, "moves": {"to": "other", "after": "gone"}}],
+        subscriptions=[
+            {"name": "stays"},
+            {"name": "mover", "replicated": True, "moves": {"to": "other", "after": "gone"}},
+        ],
         faults=[{"name": "gone", "kind": "kill", "targets": {"cluster": "main"}}],
     )
     history.topic = TOPIC
@@ -31,6 +34,7 @@ def planted() -> History:
         name = {"producer": "p0", "seq": seq, "key": f"k{seq}"}
         history.publish(**name, at=seq * 1000, segment=SEGMENT, offset=seq)
         history.store(**name, offset=seq)
+        history.deliver(**name, offset=seq, subscription="stays", consumer="stayer", at=seq * 1000 + 500)
         if seq not in NOT_REPLICATED:
             history.store(**name, cluster="other", offset=AFTER + seq, replicated_from="main")
         for incarnation, (cluster, delivered) in enumerate(DELIVERED.items()):

@@ -7,6 +7,7 @@ it 20 ms after the ack, those of 20 s to 40 s not before 50 s. `main` is destroy
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from brokerproof.experiment.metrics import METRICS
@@ -153,13 +154,16 @@ def test_a_fault_that_destroys_nothing_has_no_later_losses(judged):
     assert {row["subject"] for row in rows if row["metric"] == "lost_later_messages"} == {"gone"}
 
 
-def detected(directory, *, gone):
-    """What detection comes to where the last list of the brokers that had one of them is of 8 s after the effect."""
+def detected(directory, *, gone, staying=()):
+    """What detection comes to where the last list of the brokers that had one of them is of 8 s after the effect.
+
+    The targets are the nodes of the roles `gone`, without those of `staying`.
+    """
     run = History(clusters=("main", "other")).write(directory / "run")
     before, after = json.dumps(run.topology.clusters["main"].names(role=Role.BROKER)), "[]"
     samples = Samples(series={("cluster:main", "alive:broker"): [(START + 19, before), (START + 28 * SECOND, after)]})
     span = Span(start_us=START + 20 * SECOND, end_us=START + 60 * SECOND)
-    names = [name for role in gone for name in run.topology.clusters["main"].names(role=role)]
+    names = [name for role in gone for name in run.topology.clusters["main"].names(role=role) if name not in staying]
     return measure_detection(
         run, samples, EffectiveFault(name="gone", targets=tuple(names), span=span, client_span=span)
     )
@@ -167,6 +171,11 @@ def detected(directory, *, gone):
 
 def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(tmp_path):
     assert detected(tmp_path, gone=[Role.BROKER]) == Estimate(value=8.0, evidence="first sample without a target")
+
+
+def test_a_broker_that_stays_says_so_too(tmp_path):
+    found = detected(tmp_path, gone=[Role.BROKER, Role.METADATA], staying=["broker-eu-1-main"])
+    assert found == Estimate(value=8.0, evidence="first sample without a target")
 
 
 def test_a_cluster_with_all_its_brokers_and_its_metadata_store_gone_has_nobody_to_say_so(tmp_path):
@@ -279,15 +288,38 @@ def test_of_two_ways_that_stay_behind_the_one_that_was_sampled_last_is_named(tmp
     history.faults = [row for row in history.faults if row["fault"] != "slow"]
     for row in history.observations:
         if row["at"] >= START + 52 * SECOND and row["metric"].endswith((WAY, "other>main")):
-            row["value"] = "400" if row["metric"].endswith(latest) else "300"
-            row["at"] += SECOND // 10 if row["metric"].endswith(latest) else 0
-    last = max(row["at"] for row in history.observations if row["metric"].endswith(latest))
+            row["value"] = "300" if row["metric"].endswith(latest) else "400"
+    last = max(row["at"] for row in history.observations)
+    # The other way was sampled before it, but twice after the sample before it.
+    moved = {last: last - SECOND // 5, last - SECOND: last - SECOND // 2}
     for row in history.observations:
-        if row["at"] == last and row["metric"].endswith(latest):
-            row["value"] = "401"
+        if row["metric"].endswith(latest):
+            row["value"] = "301" if row["at"] == last else row["value"]
+        else:
+            row["at"] = moved.get(row["at"], row["at"])
     estimate = agree(history, tmp_path)
-    assert estimate.evidence == f"{latest} was still 401 entries behind by the last sample"
+    assert estimate.evidence == f"{latest} was still 301 entries behind by the last sample"
     assert estimate.value == (last - START - 40 * SECOND) / SECOND
+
+
+def test_clusters_that_disagree_slightly_after_they_agreed_are_told_of(tmp_path):
+    history = planted()
+    for row in history.observations:
+        if row["metric"].endswith("other>main") and START + 55 * SECOND <= row["at"] < START + 58 * SECOND:
+            row["value"] = "10"
+    estimate = agree(history, tmp_path)
+    assert estimate.value == 12.0
+    slightly = "slightly above again until 37.0 s after the effect"
+    assert estimate.evidence == f"other>main was last, 32.0 s after the effect; {slightly}"
+
+
+def test_clusters_that_agree_behind_a_silence_of_the_monitor_may_have_agreed_earlier(tmp_path):
+    run = planted().write(tmp_path / "run")
+    times = read_run_times(run)
+    gone = next(fault for fault in times.effective if fault.name == "gone")
+    samples = replace(read_samples(run), silences=((START + 45 * SECOND, START + 52 * SECOND),))
+    estimate = measure_agreement(times, samples, gone)
+    assert (estimate.value, estimate.limits) == (12.0, (5.0, 12.0))
 
 
 @pytest.mark.parametrize("way", [WAY, "other>main"])
