@@ -300,8 +300,9 @@ def test_an_owner_in_a_cluster_without_a_target_need_not_be_known(
     tmp_path: Path, targets: tuple[str, ...], value: float | None
 ) -> None:
     owned = sample((f"{REPLICATED_TOPIC}@main", "owner"), (0, BROKER), (25, OTHER))
-    run = record(tmp_path / "run", clusters=("main", "away"), samples=owned)
-    assert measure_reassignment(run, read_samples(run), make_fault(None, *targets)).value == value
+    for clusters in (("main", "away"), ("away", "main")):
+        run = record(tmp_path / clusters[0], clusters=clusters, samples=owned)
+        assert measure_reassignment(run, read_samples(run), make_fault(None, *targets)).value == value
 
 
 def test_a_topic_is_not_reassigned_if_a_partition_had_no_known_owner_before(run: Run) -> None:
@@ -321,6 +322,13 @@ def test_without_an_owner_before_the_effect_nothing_is_known_of_a_reassignment(r
 
     assert explain({}) == "the owner before the effect is not known"
     assert explain(sample((f"topic:{TOPIC}", "owner"), (0, OTHER)).series) == "owner was not a target"
+
+
+def test_the_owner_at_the_time_of_the_effect_is_the_owner_before_it(run: Run) -> None:
+    owned = sample((f"topic:{TOPIC}", "owner"), (EFFECT, BROKER), (25, OTHER))
+    assert measure_reassignment(run, owned, make_fault(None, BROKER)).value == 5.0
+    stays = measure_reassignment(run, sample((f"topic:{TOPIC}", "owner"), (0, BROKER)), make_fault(None, BROKER))
+    assert (stays.value, stays.evidence) == (79.0, "no other node owned the topic by the last sample")
 
 
 def test_an_owner_that_nobody_names_any_more_is_no_proof_that_there_is_none(run: Run) -> None:

@@ -88,3 +88,7 @@ def test_the_time_until_healed_nodes_are_healthy(
     down = {BOOKIE: [Span(start_us=start * SECOND, end_us=end * SECOND) for start, end in others_down]}
     found = measure_node_recovery(RunTimes(down=down), fault)
     assert (found.value, why in found.evidence) == (value, True)
+
+
+def test_a_target_that_no_fault_kept_down_needs_no_list_of_such_times() -> None:
+    assert measure_node_recovery(RunTimes(), make_fault(healed_s=20, back_s=34)).value == 14
