@@ -109,7 +109,7 @@ class History:
         self.unread: dict[tuple[str, str, int], dict[str, Any]] = {}
         # By cluster, topic and partition: what the log's reader counted, by default the rows of `stored`.
         self.read_counts: dict[tuple[str, str, int], int | None] = {}
-        self._unrecorded: set[tuple[str, str]] = set()
+        self._unrecorded: set[tuple[str, ...]] = set()
         self._undrained: set[tuple[str, str, str]] = set()
         self._unreplicated: set[tuple[str, str, str]] = set()
         self._drained_to: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -249,9 +249,9 @@ class History:
         parts = tuple(UnreadablePart(start=start, end=end) for start, end in unreadable)
         self.unread[cluster, self.topic, partition] = {"passed": passed, "unreadable": parts}
 
-    def not_recorded(self, cluster: str = "main") -> None:
-        """Have no record left of the reading of the topic's logs in a cluster."""
-        self._unrecorded.add((cluster, self.topic))
+    def not_recorded(self, *place: str) -> None:
+        """Have no record left of the topic: of the reading of a cluster's logs, or of replication (home, other)."""
+        self._unrecorded.add((self.topic, *place))
 
     def drained_to(self, end: tuple[int, int], *place: str) -> None:
         """Have a drain of the topic prove only what lies before `end`.
@@ -307,7 +307,7 @@ class History:
                     **self.unread.get((cluster, topic, partition), {}),
                 )
                 for task, (cluster, topic, partition) in enumerate(logs)
-                if (cluster, topic) not in self._unrecorded
+                if (topic, cluster) not in self._unrecorded
             ),
         )
         drains = SubscriptionDrains(
@@ -344,7 +344,7 @@ class History:
                 for topic in sorted({topic for topic, _ in places})
                 for home in self.topology.clusters
                 for other in self.topology.clusters
-                if home != other
+                if home != other and (topic, home, other) not in self._unrecorded
             ),
             at=START,
         )

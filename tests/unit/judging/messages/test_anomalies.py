@@ -522,6 +522,30 @@ def unproven_from_a_home_whose_reading_left_no_record(history):
     }
 
 
+@planted(REPLICATED)
+def unproven_in_a_cluster_whose_reading_left_no_record(history):
+    history.not_recorded("other")
+    forget_everywhere(history, cluster="other")
+    return {
+        ("unproven", True, "other", None, "p0", 3): (
+            "log_not_read_to_end",
+            f"{SEEN}, and not found in other, but its log was not read to its end: no step left a record of it",
+        )
+    }
+
+
+@planted(REPLICATED)
+def unproven_in_a_cluster_to_which_no_step_recorded_replication(history):
+    history.not_recorded("main", "other")
+    forget_everywhere(history, cluster="other")
+    return {
+        ("unproven", True, "other", None, "p0", 3): (
+            "replication_not_drained",
+            f"{SEEN}, and not found in other, but replication did not drain: no step left a record of it",
+        )
+    }
+
+
 @planted()
 def unproven_in_a_home_that_is_no_cluster_of_the_topology(history):
     history.rows("publishes", "p0", 3)[0].update(cluster="nowhere")
