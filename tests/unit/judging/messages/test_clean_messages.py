@@ -22,6 +22,7 @@ from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.division import DIVIDED_TABLES, Division
 from brokerproof_judging import partitioned_sql
+from brokerproof_judging.database import write_part
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages import (
     clean_messages,
@@ -32,6 +33,7 @@ from brokerproof_judging.messages import (
     dense_order,
     message_judging,
 )
+from brokerproof_judging.messages.clean_results import CLEAN_MESSAGES
 from brokerproof_judging.messages.compared_parts import LogOfPart, SortedRows
 from brokerproof_judging.messages.message_judging import MessageJudging
 from brokerproof_judging.messages.publish_record import PartSummary, find_least_delay, find_problems, list_logs
@@ -648,6 +650,18 @@ def test_sql_judges_the_whole_of_a_part_in_which_too_many_messages_are_suspiciou
 
     assert by_arrays.judged_by_sql == by_sql.judged_by_sql
     assert_equal(by_arrays, by_sql)
+
+
+@pytest.mark.parametrize("name", sorted({*CLEAN_MESSAGES.names} - {"subscription", "key", "first_received_at"}))
+def test_a_clean_message_without_a_value_is_not_written(tmp_path: Path, name: str) -> None:
+    place = CLEAN_MESSAGES.get_field_index(name)
+    schema = CLEAN_MESSAGES.set(place, CLEAN_MESSAGES.field(place).with_nullable(True))
+    batch = pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema).select([name])
+
+    with pytest.raises(ValueError, match=f"'{name}' with null values to non-nullable"):
+        write_part(str(tmp_path), 0, pa.schema([CLEAN_MESSAGES.field(place)]), iter([batch]))
+
+    assert not list(tmp_path.iterdir())
 
 
 _WITNESSES = "found.compared[order.find_witnesses(rising, group[late], events.value[late] - error)] = True"
