@@ -2,7 +2,8 @@
 
 pytest collects the tests once. A child process runs tests against each mutant, and ends with the first test that fails.
 A mutant is killed if a test fails, or if the tests exceed their time. All other mutants survive, equivalent ones too.
-Results are kept by the hash of the code, so a campaign that was ended continues.
+Results are kept by the hash of the code, so a campaign that was ended continues. If the code or a test changed, every
+mutant is tried again, and the test that killed it before the change runs first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -88,8 +89,9 @@ class Recording:
 class Campaign:
     """A plugin of pytest that runs the tests that may notice a mutant against each mutant, instead of once.
 
-    The tests that killed most mutants of the same file run first, and the others in their order.
-    If a mutant has `most_tests` tests, others may notice it too, and all run if it survives these.
+    The test that killed the mutant in an earlier campaign runs first, then those that killed most mutants of the same
+    file, and the others in their order. `mutants` has the tests that may notice each mutant, none if all may. If one of
+    `partly` survives its tests, all others run too.
     """
 
     def __init__(
@@ -100,15 +102,16 @@ class Campaign:
         options: argparse.Namespace,
         *,
         refused: tuple[type[Exception], ...] = (),
-        most_tests: int | None = None,
+        partly: Set[Any] = frozenset(),
         usual: Mapping[str, float] | None = None,
     ) -> None:
         """`usual` has the processor seconds that tests take without a change."""
-        self._most_tests, self._usual = most_tests, usual
+        self._partly, self._usual = set(partly), usual
         self._mutants, self._prepare, self._refused = dict(mutants), prepare, refused
         self._results, self._options = results, options
         # By file, how many mutants each test killed.
         self._kills: dict[str, Counter[str]] = defaultdict(Counter)
+        self._killers = read_killers(results.parent)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -118,8 +121,10 @@ class Campaign:
         while running or (waiting and time.monotonic() < ends_at):
             while waiting and len(running) < self._options.processes and time.monotonic() < ends_at:
                 mutant = waiting.pop()
-                items = [collected[test] for test in self._mutants[mutant]] or session.items
-                items = sorted(items, key=lambda item: -self._kills[mutant.file][item.nodeid])
+                # The test that killed the mutant before may be gone.
+                tests = [test for test in self._mutants[mutant] if test in collected]
+                items = [collected[test] for test in tests] or session.items
+                items = self._sort_tests(mutant, items)
                 limit_s = _LONGEST_S
                 if self._usual is not None:
                     limit_s = _SPARE_S + int(_USUAL_TIMES * sum(self._usual[item.nodeid] for item in items))
@@ -132,15 +137,18 @@ class Campaign:
                 with trial:
                     fate, why = trial.conclude(limit_s=0)
                 self._kills[mutant.file][why] += fate is Fate.TEST
-                if fate is Fate.SURVIVED and len(self._mutants[mutant]) == self._most_tests:
-                    # Other tests may notice it.
+                if fate is Fate.SURVIVED and mutant in self._partly:
+                    self._partly.remove(mutant)
                     self._mutants[mutant] = ()
                     waiting.append(mutant)
                     continue
-                why = why.rpartition("/")[2]
                 write_result(self._results, mutant, fate, why, trial.seconds)
                 print(f"{len(waiting)} left: {mutant.file}: {fate} {why} after {trial.seconds:.0f} s", flush=True)
         return True
+
+    def _sort_tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        killer, kills = self._killers.get(mutant.key), self._kills[mutant.file]
+        return sorted(items, key=lambda item: (item.nodeid != killer, -kills[item.nodeid]))
 
 
 class Trial:
@@ -280,14 +288,23 @@ def write_result(results: Path, mutant: Mutant, fate: Fate, why: str, seconds: f
 
 def read_results(file: Path) -> dict[str, tuple[Fate, float]]:
     """Return the fates and seconds that an earlier campaign wrote, by mutant. A line that was cut off is left out."""
-    fates = {}
+    return {row["mutant"]: (Fate(row["fate"]), row["seconds"]) for row in _read_rows(file)}
+
+
+def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
-            row = json.loads(line)
+            yield json.loads(line)
         except ValueError:
             continue
-        fates[row["mutant"]] = (Fate(row["fate"]), row["seconds"])
-    return fates
+
+
+def read_killers(folder: Path) -> dict[str, str]:
+    """Return the test that killed each mutant in the latest campaign that killed it, whatever the code was then."""
+    killers = {}
+    for file in sorted(folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime):
+        killers |= {row["mutant"]: row["why"] for row in _read_rows(file) if row["fate"] == Fate.TEST}
+    return killers
 
 
 def report(mutants: Sequence[Mutant], known: Mapping[str, tuple[Fate, float]], reasons: Mapping[str, str]) -> int:

@@ -32,6 +32,7 @@ from mutant_trials import (
     Prepare,
     Recording,
     find_results,
+    read_killers,
     read_results,
     run_pytest,
     write_result,
@@ -158,12 +159,17 @@ def run_package(package: str, mutants: Sequence[SqlMutant], results: Path, optio
     if not recording.exists():
         run_pytest(tests, Recording(partial(record, package, recording)))
     print(f"{len(mutants)} mutants of `{package}`", flush=True)
-    reached = screen(mutants, recording, results)
+    killers = read_killers(results.parent)
+    reached = screen([mutant for mutant in mutants if mutant.key not in killers], recording, results)
+    # Other tests may notice these too.
+    partly = {mutant for mutant, tests in reached.items() if len(tests) == _MOST_TESTS}
+    killed = {mutant: [killers[mutant.key]] for mutant in mutants if mutant.key in killers}
 
     def prepare(mutant: SqlMutant) -> Prepare:
         return change({mutant.file: mutant.sql})
 
-    run_pytest(tests, Campaign(reached, prepare, results, options, refused=REFUSED, most_tests=_MOST_TESTS))
+    partly |= set(killed)
+    run_pytest(tests, Campaign(reached | killed, prepare, results, options, refused=REFUSED, partly=partly))
 
 
 def main() -> None:

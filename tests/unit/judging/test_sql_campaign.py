@@ -7,14 +7,24 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import mutant_trials
 import pytest
 import sql_campaign
-from mutant_trials import TESTS, Campaign, Fate, find_stale_reasons, name_survivor, read_results, summarize
+from mutant_trials import (
+    TESTS,
+    Campaign,
+    Fate,
+    find_stale_reasons,
+    name_survivor,
+    read_results,
+    summarize,
+    write_result,
+)
 from sql_campaign import JUDGING, PACKAGES, ROOT, SqlMutant
 from sql_mutants import make_mutants, rewrite
 
@@ -31,6 +41,7 @@ CHANGED = {
     "FROM no_such_table": Fate.NO_MUTANT,
     ENDLESS: Fate.TIME,
 }
+TRIED = ["a/first", "a/second", "a/third"]
 TRY = """
 import json, sys
 import mutant_trials, sql_campaign
@@ -64,39 +75,67 @@ def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
     assert fates == [*CHANGED.values(), Fate.TIME], process.stdout + process.stderr
 
 
-def test_a_test_that_killed_a_mutant_of_a_file_runs_first_against_its_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class SecondKills:
+    """A trial that ended: the test `a/second` failed if it ran."""
+
+    seconds = 0.0
+    orders: ClassVar[list[list[str]]] = []
+
+    def __init__(self, session: Any, items: Any, *_: Any) -> None:
+        self.orders.append([item.nodeid for item in items])
+        self.answer, end = multiprocessing.Pipe(duplex=False)
+        end.close()
+
+    def __enter__(self) -> SecondKills:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def conclude(self, limit_s: float) -> tuple[Fate, str]:
+        return (Fate.TEST, "a/second") if "a/second" in self.orders[-1] else (Fate.SURVIVED, "")
+
+
+@pytest.fixture
+def try_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
+    """Return what tries mutants with stand-ins for trials, and returns the tests of each trial."""
+
+    def try_mutants(mutants: Mapping[SqlMutant, Sequence[str]], **options: Any) -> list[list[str]]:
+        monkeypatch.setattr(mutant_trials, "Trial", SecondKills)
+        monkeypatch.setattr(SecondKills, "orders", [])
+        session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in TRIED])
+        limits = SimpleNamespace(processes=1, minutes=1)
+        campaign = Campaign(mutants, lambda _: lambda _: lambda: None, tmp_path / "new.jsonl", limits, **options)
+        assert campaign.pytest_runtestloop(session)
+        assert {fate for fate, _ in read_results(tmp_path / "new.jsonl").values()} == {Fate.TEST}
+        return SecondKills.orders
+
+    return try_mutants
+
+
+def make_mutant(file: str, sql: str = "1") -> SqlMutant:
+    return SqlMutant(file=file, change="a change", sql=sql)
+
+
+def test_a_test_that_killed_a_mutant_of_a_file_runs_first_against_its_next_one(try_mutants: Any) -> None:
+    mutants = [make_mutant("x", "1"), make_mutant("x", "2"), make_mutant("y")]
+    orders = try_mutants(dict.fromkeys(mutants, ()))
+    assert orders == [TRIED, ["a/second", "a/first", "a/third"], TRIED]
+
+
+@pytest.mark.parametrize(
+    ("killer", "first"),
+    [("a/second", "a/second"), ("a/third", "a/third"), ("a/gone", "a/first"), ("(the process ended)", "a/first")],
+)
+def test_the_test_that_killed_a_mutant_in_an_earlier_campaign_runs_first(
+    killer: str, first: str, try_mutants: Any, tmp_path: Path
 ) -> None:
-    orders = []
+    write_result(tmp_path / "old.jsonl", make_mutant("x"), Fate.TEST, killer)
+    assert try_mutants({make_mutant("x"): ()}) == [sorted(TRIED, key=lambda test: test != first)]
 
-    class SecondKills:
-        """A trial that ended: the test `a/second` failed."""
 
-        seconds = 0.0
-
-        def __init__(self, session: Any, items: Any, *_: Any) -> None:
-            orders.append([item.nodeid for item in items])
-            self.answer, end = multiprocessing.Pipe(duplex=False)
-            end.close()
-
-        def __enter__(self) -> SecondKills:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def conclude(self, limit_s: float) -> tuple[Fate, str]:
-            return Fate.TEST, "a/second"
-
-    monkeypatch.setattr(mutant_trials, "Trial", SecondKills)
-    session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in ("a/first", "a/second", "a/third")])
-    mutants = [SqlMutant(file=file, change="a change", sql=sql) for file, sql in (("x", "1"), ("x", "2"), ("y", "3"))]
-    options = SimpleNamespace(processes=1, minutes=1)
-    campaign = Campaign(dict.fromkeys(mutants, ()), lambda _: lambda _: lambda: None, tmp_path / "found", options)
-
-    assert campaign.pytest_runtestloop(session)
-
-    assert orders == [["a/first", "a/second", "a/third"], ["a/second", "a/first", "a/third"], orders[0]]
-    assert {fate for fate, _ in read_results(tmp_path / "found").values()} == {Fate.TEST}
+def test_a_mutant_that_its_tests_do_not_notice_meets_all_others(try_mutants: Any) -> None:
+    mutant = make_mutant("x")
+    assert try_mutants({mutant: ["a/first"]}, partly={mutant}) == [["a/first"], TRIED]
 
 
 def test_refused_sql_does_not_count_and_a_survivor_does() -> None:
