@@ -35,7 +35,10 @@ sys.path[:0] = [
     str(ROOT / name) for name in ("plugins", "spark_jobs", "tests/systems", "tests/installations", "tests/mutants")
 ]
 TESTS = "tests/unit/judging"
-ARGUMENTS = ("-p", "spark_in_process", "-p", "no:cacheprovider", "-n0", "-q", "-s", f"--rootdir={ROOT}")
+# A traceback with sources would take a tenth of the time of a mutant.
+ARGUMENTS = (
+    *("-p", "spark_in_process", "-p", "no:cacheprovider", "-n0", "-q", "-s", "--tb=native", f"--rootdir={ROOT}"),
+)
 CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")
 # Files that do not change what becomes of a mutant.
 _NO_CODE = ("mutant_t*.py", "*_campaign.py", "sql_replay.py", "survivors.json")
