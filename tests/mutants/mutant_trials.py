@@ -41,7 +41,10 @@ ARGUMENTS = (
 )
 CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")
 # Files that do not change what becomes of a mutant.
-_NO_CODE = ("mutant_t*.py", "*_campaign.py", "sql_replay.py", "survivors.json")
+_NO_CODE = (
+    *(f"tests/mutants/{name}" for name in ("mutant_t*.py", "*_campaign.py", "sql_replay.py", "survivors.json")),
+    f"{TESTS}/test_sql_*.py",
+)
 # The random histories that judge mutants. The 2,000 of `make judging` would take four times as long.
 HISTORIES = "500"
 # Modules that tests import late. Child processes need not import them again, which would take half of their time.
@@ -276,7 +279,7 @@ def find_results() -> Path:
     for folder in CODE:
         for file in sorted((ROOT / folder).rglob("*")):
             is_code = file.suffix in (".py", ".sql", ".yaml", ".json", ".jsonl")
-            if is_code and not any(file.match(f"tests/mutants/{name}") for name in _NO_CODE):
+            if is_code and not any(file.match(name) for name in _NO_CODE):
                 total.update(f"{file.relative_to(ROOT)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     results = ROOT / "var" / "mutants" / f"{total.hexdigest()[:16]}.jsonl"
     results.parent.mkdir(parents=True, exist_ok=True)
