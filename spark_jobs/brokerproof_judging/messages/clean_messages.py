@@ -344,9 +344,7 @@ def check_sequence(
     is_clean = np.arange(len(late)) < clean
     found.clean[events.slot[late]] = False
     found.compared[events.slot[late | (early & ~is_clean)]] = True
-    rising = compared.take(np.flatnonzero(is_clean & ~late))
-    if (rising.ordered[1:] < rising.ordered[:-1]).any():
-        rising = rising.take(np.argsort(rising.ordered, kind="stable"))
+    rising = order.list_rising(compared, late[:clean])
     found.compared[order.find_witnesses(rising, group[late], events.value[late] - error)] = True
 
 

@@ -10,13 +10,17 @@ the *witness*, to find what it would find with all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from brokerproof_judging.messages.dense_arrays import Array, Mask
 
 _MOST = 1 << 62
+# To search for fewer numbers than this share of an array, its elements are read one by one.
+_FEW_SOUGHT = 1 / 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,33 +46,67 @@ class Compared:
             values, value = np.unique(value, return_inverse=True)
             lowest, span = 0, len(values) + 2
         compared = cls(slot=slot, group=group, ordered=value[:0], values=values, lowest=lowest, span=span)
-        return replace(compared, ordered=compared._order(group, value))
+        return replace(compared, ordered=compared.order(group, value))
 
     def take(self, rows: Array | slice) -> Compared:
         return replace(self, slot=self.slot[rows], group=self.group[rows], ordered=self.ordered[rows])
 
-    def number_by_seq(self, slots: int) -> Array:
-        """Return numbers in the order of group and seq. Each slot is below `slots`."""
-        number: Array = self.group * np.int64(slots)
-        number += self.slot
+    def number_by_seq(self, rows: Array | slice, slots: int) -> Array:
+        """Return numbers of some rows in the order of group and seq. Each slot is below `slots`."""
+        number: Array = self.group[rows] * np.int64(slots)
+        number += self.slot[rows]
         return number
 
-    def _order(self, group: Array, value: Array) -> Array:
+    def order(self, group: Array, value: Array) -> Array:
         # Each group has room for a number below and one above its values.
         ordered: Array = group * np.int64(self.span)
         ordered += value
         ordered -= self.lowest - 1
         return ordered
 
+
+@dataclass(frozen=True, kw_only=True)
+class Rising:
+    """Messages that rise: some `rows` of `compared`, by group and seq."""
+
+    compared: Compared
+    rows: Array
+
+    def count_lower_seqs(self, sought: Compared) -> Array:
+        """Return how many of these messages have a lower seq in the group of each sought one, or a lower group."""
+        slots = int(self.compared.slot.max(initial=0)) + 1
+        return self._search(
+            lambda places: self.compared.number_by_seq(self.rows[places], slots),
+            sought.number_by_seq(slice(None), slots),
+        )
+
+    def count_lower(self, ordered: Array, side: Literal["left", "right"] = "left") -> Array:
+        """Return how many of these messages are before each number of `Compared.ordered`."""
+        return self._search(lambda places: self.compared.ordered[self.rows[places]], ordered, side)
+
     def find_places(self, group: Array, value: Array) -> Array:
-        """Return how many of these messages, which rise, are before each value in its group, or in a lower group."""
-        if not len(self.group):
+        """Return how many of these messages are before each value in its group, or in a lower group."""
+        if not len(self.rows):
             return np.zeros(len(group), np.int64)
-        if self.values is not None:
-            value = np.searchsorted(self.values, value)
-        value = np.clip(value, self.lowest - 1, self.lowest + self.span - 2)
-        places: Array = np.searchsorted(self.ordered, self._order(np.minimum(group, self.group[-1] + 1), value))
-        return places
+        compared = self.compared
+        if compared.values is not None:
+            value = np.searchsorted(compared.values, value)
+        value = np.clip(value, compared.lowest - 1, compared.lowest + compared.span - 2)
+        return self.count_lower(compared.order(np.minimum(group, compared.group[self.rows[-1]] + 1), value))
+
+    def _search(self, read: Callable[[Any], Array], sought: Array, side: Literal["left", "right"] = "left") -> Array:
+        """Return what `np.searchsorted` returns for the array whose elements `read` returns by their places."""
+        count = len(self.rows)
+        if len(sought) >= _FEW_SOUGHT * count:
+            places: Array = np.searchsorted(read(slice(None)), sought, side)
+            return places
+        is_before = np.less if side == "left" else np.less_equal
+        low, high = np.zeros(len(sought), np.int64), np.full(len(sought), count)
+        for _ in range(count.bit_length()):
+            middle = (low + high) >> 1
+            is_behind = is_before(read(np.minimum(middle, count - 1)), sought) & (low < high)
+            low, high = np.where(is_behind, middle + 1, low), np.where(is_behind, high, middle)
+        return low
 
 
 def find_crossed(compared: Compared, first: int, *, may_tie: bool) -> tuple[Mask, Mask]:
@@ -78,19 +116,19 @@ def find_crossed(compared: Compared, first: int, *, may_tie: bool) -> tuple[Mask
     these by binary search. Of those that rise, only the late ones are returned.
     """
     late, early = (np.zeros(len(compared.slot), bool) for _ in range(2))
-    rows, others, rising = np.arange(first), np.arange(first, len(late)), compared.take(slice(first))
-    if (rising.group[1:] < rising.group[:-1]).any():
-        rows = sort_stably(rising.group)
-        rising = rising.take(rows)
-    if (is_crossed := np.logical_or(*_cross(rising.ordered, may_tie=may_tie))).any():
+    rows, others, ordered = np.arange(first), np.arange(first, len(late)), compared.ordered[:first]
+    if _falls(compared.group[:first]):
+        rows = sort_stably(compared.group[:first])
+        ordered = ordered[rows]
+    if (is_crossed := np.logical_or(*_cross(ordered, may_tie=may_tie))).any():
         others, rows = np.concatenate([rows[is_crossed], others]), rows[~is_crossed]
-        rising = compared.take(rows)
+    rising = Rising(compared=compared, rows=rows)
     others = others[np.lexsort((compared.slot[others], compared.group[others]))]
     others_late, others_early = _cross(compared.ordered[others], may_tie=may_tie)
     # How many rising messages have a lower seq, a lower value, and a value that is not higher.
-    sought, slots = compared.take(others), int(compared.slot.max(initial=0)) + 1
-    lower_seq = np.searchsorted(rising.number_by_seq(slots), sought.number_by_seq(slots))
-    lower, not_higher = (np.searchsorted(rising.ordered, sought.ordered, side) for side in ("left", "right"))
+    sought = compared.take(others)
+    lower_seq = rising.count_lower_seqs(sought)
+    lower, not_higher = rising.count_lower(sought.ordered), rising.count_lower(sought.ordered, "right")
     first_above, end_below = (not_higher, lower) if may_tie else (lower, not_higher)
     late[rows[_list_between(first_above, lower_seq)]] = True
     late[others] |= others_late | (lower_seq < end_below)
@@ -118,13 +156,28 @@ def _list_between(first: Array, end: Array) -> Array:
     return np.flatnonzero(np.cumsum(np.bincount(first, minlength=count) - np.bincount(end, minlength=count)))
 
 
-def find_witnesses(rising: Compared, group: Array, value: Array) -> Array:
+def list_rising(compared: Compared, late: Mask) -> Rising:
+    """Return the messages that are not late. Those of each group are in the order of seq.
+
+    `late` has the first messages of `compared`, which may be fewer than all.
+    """
+    rows = np.flatnonzero(~late)
+    if _falls(compared.group[: len(late)]):
+        rows = rows[sort_stably(compared.group[rows])]
+    return Rising(compared=compared, rows=rows)
+
+
+def _falls(values: Array) -> bool:
+    return bool((values[1:] < values[:-1]).any())
+
+
+def find_witnesses(rising: Rising, group: Array, value: Array) -> Array:
     """Return the slots of the last rising message with a lower value in the group of each value, if there is one.
 
     If a group has none, the last message of a lower group is among the slots.
     """
     place = rising.find_places(group, value) - 1
-    return np.unique(rising.slot[place[place >= 0]])
+    return np.unique(rising.compared.slot[rising.rows[place[place >= 0]]])
 
 
 def sort_stably(group: Array) -> Array:
