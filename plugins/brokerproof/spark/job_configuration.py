@@ -54,7 +54,7 @@ KEEP_MEMORY = {
     "spark.executorEnv.MALLOC_MMAP_MAX_": "0",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
-    "spark.executorEnv.MIMALLOC_ALLOW_THP": "0",
+    "spark.executorEnv.NUMPY_MADVISE_HUGEPAGE": "0",
 }
 
 

@@ -119,16 +119,16 @@ class PartMessages:
     deliveries: dict[tuple[int, int], Delivery] = field(default_factory=dict)
     # Of each list of events that is compared: the lowest and highest value in each block of a producer.
     ranges: list[RangesOfBlocks] = field(default_factory=list)
-    # The number of each message's topic, producer and key, and all slots in the order of these numbers and of seq.
+    # The number of each message's topic and producer, and that of its topic, producer and key.
+    producers: Array = field(init=False)
     keys: Array = field(init=False)
-    by_key: Array = field(init=False)
     # The index of each slot's block.
     blocks: Array = field(init=False)
 
     def __post_init__(self) -> None:
         published = self.published
-        self.keys = number_groups(published.topic, published.producer, published.key)
-        self.by_key = order.sort_stably(self.keys)
+        self.producers = number_groups(published.topic, published.producer)
+        self.keys = number_groups(self.producers, published.key)
         self.blocks = self.part.slots.block_of_slots
 
 
@@ -336,27 +336,44 @@ def check_sequence(
     """
     events, clean = join_events(*listed), len(listed[0].slot)
     list_ranges(found, value, place, events)
-    group = number_groups(found.keys[events.slot], events.partition, events.incarnation)
-    compared = order.Compared.from_values(events.slot, group, events.value)
-    late, early = order.find_crossed(compared, clean, may_tie=value == "received_at")
-    if not late.any():
+    may_tie = value == "received_at"
+    # If two messages of a key are crossed, they are also crossed among all messages of their producer. Most are not.
+    crossed = order.find_crossed(_compare(events, _group(events, found.producers)), clean, may_tie=may_tie)
+    rows = np.flatnonzero(np.logical_or(*crossed))
+    if not len(rows):
         return
-    is_clean = np.arange(len(late)) < clean
+    group = _group(events, found.keys)
+    crossed = order.find_crossed(
+        _compare(events.take(rows), group[rows]), np.count_nonzero(rows < clean), may_tie=may_tie
+    )
+    late, early = (rows[each] for each in crossed)
     found.clean[events.slot[late]] = False
-    found.compared[events.slot[late | (early & ~is_clean)]] = True
-    rising = order.list_rising(compared, late[:clean])
+    found.compared[events.slot[late]] = True
+    found.compared[events.slot[early[early >= clean]]] = True
+    is_rising = order.is_in_groups(group, group[late])
+    is_rising[late] = False
+    rows = np.flatnonzero(is_rising[:clean])
+    rising = order.Rising(compared=_compare(events.take(rows), group[rows]), rows=order.sort_stably(group[rows]))
     found.compared[order.find_witnesses(rising, group[late], events.value[late] - error)] = True
 
 
+def _group(events: Events, number: Array) -> Array:
+    """Return the number of each event's group. `number` has a number for each slot."""
+    return number_groups(number[events.slot], events.partition, events.incarnation)
+
+
+def _compare(events: Events, group: Array) -> order.Compared:
+    return order.Compared.from_values(events.slot, group, events.value)
+
+
 def list_copies(found: PartMessages, cluster: int) -> tuple[Events, Events]:
-    """Return the copies of clean messages in a log by key and seq, and the first copies of the others."""
+    """Return the copies of clean messages in a log by producer and seq, and the first copies of the others."""
     copy, slot = found.copies[cluster], _list_required(found, cluster)
     return _make_events(slot, found.published.partition[slot], copy.position[slot]), _list_first_copies(found, cluster)
 
 
 def _list_required(found: PartMessages, cluster: int) -> Array:
-    slots: Array = found.by_key[(found.clean & found.copies[cluster].is_required)[found.by_key]]
-    return slots
+    return np.flatnonzero(found.clean & found.copies[cluster].is_required)
 
 
 def _list_first_copies(found: PartMessages, cluster: int) -> Events:
@@ -370,7 +387,7 @@ def _list_first_copies(found: PartMessages, cluster: int) -> Events:
 
 
 def list_deliveries(found: PartMessages, cluster: int, subscription: int, value: str) -> tuple[Events, Events]:
-    """Return the deliveries of clean messages by key and seq, and the first ones of others that the log stores."""
+    """Return the deliveries of clean messages by producer and seq, and the first ones of others that the log stores."""
     delivery, table = found.deliveries[cluster, subscription], found.part.deliveries
     is_arrival = value == "arrival"
     slot = _list_required(found, cluster)

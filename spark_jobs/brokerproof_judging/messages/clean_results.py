@@ -492,46 +492,49 @@ class SavedMessages:
         places += [(*place, index) for index, place in enumerate(self.subscriptions)]
         for cluster, subscription, index in places:
             slot = np.flatnonzero(self.clean & self.arrays[f"required_{cluster}"])
+            equal = self._make_equal_results(run_id, min(len(slot), _ROWS_A_GROUP), cluster, subscription)
             for first in range(0, len(slot), _ROWS_A_GROUP):
-                yield self._make_results(run_id, slot[first : first + _ROWS_A_GROUP], cluster, subscription, index)
+                yield self._make_results(slot[first : first + _ROWS_A_GROUP], cluster, index, equal)
 
-    def _make_results(
-        self, run_id: str, slot: Array, cluster: int, subscription: int | None, index: int | None
-    ) -> pa.RecordBatch:
-        arrays, count = self.arrays, len(slot)
-        zeros, ones = np.zeros(count, np.int32), np.ones(count, np.int32)
+    def _make_equal_results(
+        self, run_id: str, count: int, cluster: int, subscription: int | None
+    ) -> Mapping[str, pa.Array]:
+        """Return the columns whose values are equal in all rows of a place."""
+        zeros, ones = (pa.array(values) for values in (np.zeros(count, np.int32), np.ones(count, np.int32)))
         empty = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string()))
-        columns = {
+        is_log = subscription is None
+        return {
             "run_id": _repeat(run_id, count),
             "cluster": _repeat(self.names["cluster"][cluster], count),
-            "subscription": _repeat(None if subscription is None else self.names["subscription"][subscription], count),
+            "subscription": _repeat(None if is_log else self.names["subscription"][subscription], count),
+            "outcome": _repeat(str(AttemptOutcome.ACKED), count),
+            **{"attempts": ones, "copies": ones, "deliveries": zeros if is_log else ones},
+            **({"first_received_at": pa.nulls(count, pa.timestamp("us", "UTC"))} if is_log else {}),
+            **{"recovered": pa.array(np.zeros(count, bool)), "anomalies": empty, "illegal": empty},
+        }
+
+    def _make_results(
+        self, slot: Array, cluster: int, index: int | None, equal: Mapping[str, pa.Array]
+    ) -> pa.RecordBatch:
+        arrays = self.arrays
+        columns = {
+            **{name: column.slice(0, len(slot)) for name, column in equal.items()},
             **{name: self._take(name, arrays[name][slot]) for name in ("topic", "producer", "key")},
             "home": self._take("cluster", arrays["home"][slot]),
             **{name: arrays[name][slot] for name in ("partition", "seq", "scheduled_at", "sent_at", "settled_at")},
-            "outcome": _repeat(str(AttemptOutcome.ACKED), count),
-            **{"attempts": ones, "copies": ones, "deliveries": zeros if index is None else ones},
-            "first_received_at": pa.nulls(count, pa.int64()) if index is None else arrays[f"received_at_{index}"][slot],
+            **({} if index is None else {"first_received_at": arrays[f"received_at_{index}"][slot]}),
             **unpack_positions(arrays[f"position_{cluster}"][slot]),
-            **{"recovered": np.zeros(count, bool), "anomalies": empty, "illegal": empty},
         }
         return pa.RecordBatch.from_arrays(
-            [
-                pa.array(columns[each.name]).cast(each.type)
-                if each.type != columns_type(columns[each.name])
-                else columns[each.name]
-                for each in CLEAN_MESSAGES
-            ],
-            schema=CLEAN_MESSAGES,
+            [pa.array(columns[each.name]).cast(each.type) for each in CLEAN_MESSAGES], schema=CLEAN_MESSAGES
         )
 
     def _take(self, name: str, numbers: Array) -> pa.DictionaryArray:
+        is_null = numbers == NO_TEXT
         return pa.DictionaryArray.from_arrays(
-            pa.array(numbers, pa.int32(), mask=numbers == NO_TEXT), pa.array(self.names[name], pa.string())
+            pa.array(numbers, pa.int32(), mask=is_null if is_null.any() else None),
+            pa.array(self.names[name], pa.string()),
         )
-
-
-def columns_type(column: Any) -> pa.DataType | None:
-    return column.type if isinstance(column, pa.Array) else None
 
 
 def is_in(values: Array, chosen: Array) -> Mask:

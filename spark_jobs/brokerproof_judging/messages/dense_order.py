@@ -112,8 +112,8 @@ class Rising:
 def find_crossed(compared: Compared, first: int, *, may_tie: bool) -> tuple[Mask, Mask]:
     """Return which messages are late, and which are early. Equal values count as crossed too unless they `may_tie`.
 
-    The `first` messages are in the order of their keys and of seq. Most of them rise, and the others are compared with
-    these by binary search. Of those that rise, only the late ones are returned.
+    Among the `first` messages, those of each group are in the order of seq. Most of them rise, and the others are
+    compared with these by binary search.
     """
     late, early = (np.zeros(len(compared.slot), bool) for _ in range(2))
     rows, others, ordered = np.arange(first), np.arange(first, len(late)), compared.ordered[:first]
@@ -131,6 +131,7 @@ def find_crossed(compared: Compared, first: int, *, may_tie: bool) -> tuple[Mask
     lower, not_higher = rising.count_lower(sought.ordered), rising.count_lower(sought.ordered, "right")
     first_above, end_below = (not_higher, lower) if may_tie else (lower, not_higher)
     late[rows[_list_between(first_above, lower_seq)]] = True
+    early[rows[_list_between(lower_seq, end_below)]] = True
     late[others] |= others_late | (lower_seq < end_below)
     early[others] |= others_early | (first_above < lower_seq)
     return late, early
@@ -154,17 +155,6 @@ def _list_between(first: Array, end: Array) -> Array:
     first, end = first[is_range], end[is_range]
     count = int(end.max()) + 1
     return np.flatnonzero(np.cumsum(np.bincount(first, minlength=count) - np.bincount(end, minlength=count)))
-
-
-def list_rising(compared: Compared, late: Mask) -> Rising:
-    """Return the messages that are not late. Those of each group are in the order of seq.
-
-    `late` has the first messages of `compared`, which may be fewer than all.
-    """
-    rows = np.flatnonzero(~late)
-    if _falls(compared.group[: len(late)]):
-        rows = rows[sort_stably(compared.group[rows])]
-    return Rising(compared=compared, rows=rows)
 
 
 def _falls(values: Array) -> bool:
@@ -218,6 +208,14 @@ def list_groups(number: Array) -> tuple[Array, Array]:
     first[number[runs][::-1]] = runs[::-1]
     exists = counts > 0
     return first[exists], counts[exists]
+
+
+def is_in_groups(number: Array, wanted: Array) -> Mask:
+    """Return which rows are in the wanted groups. `number_groups` numbered the groups."""
+    is_wanted = np.zeros(int(number.max(initial=0)) + 1, bool)
+    is_wanted[wanted] = True
+    mask: Mask = is_wanted[number]
+    return mask
 
 
 def list_runs(values: Array) -> Array:
