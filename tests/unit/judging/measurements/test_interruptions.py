@@ -26,10 +26,10 @@ LOAD_S = 100
 class Clients(History):
     """Two partitions of a producer each; `delays` and `unacked` say what a message's ack does."""
 
-    def __init__(self, **scenario):
+    def __init__(self, *, partitions=2, **scenario):
         names = scenario.pop("names", ("first",))
         faults = [{"name": name, "kind": "kill", "targets": {"nodes": ["broker-eu-1-main"]}} for name in names]
-        super().__init__(workload={"rate": 20, "partitions": 2}, faults=faults, **scenario)
+        super().__init__(workload={"rate": 20, "partitions": partitions}, faults=faults, **scenario)
         times = {"steady_at": 0, "impact_at": 10, "recovery_at": 90, "ends_at": LOAD_S}
         self.leave(PhaseTimes(**{name: START + second * SECOND for name, second in times.items()}))
 
@@ -621,3 +621,138 @@ def test_the_files_and_the_order_of_rows_change_no_measurement(judge):
 
     assert found[0] == found[1]
     assert sum("stood still" in row["evidence"] for row in found[0]) > 4
+
+
+def test_a_fault_that_is_injected_when_the_load_has_ended_interrupts_no_client(judge):
+    bounds = {"longest_ack_gap_s": {"max": 1}, "rto_s": {"max": 1}}
+    history = Clients(names=("first", "second"), bounds=bounds).load(acked_after=silence(1, 28, 33.3))
+    history.fault("first", injected=27, effective=27.5).fault("second", injected=LOAD_S, effective=LOAD_S + 1)
+    measured = judge(history)
+
+    for metric in ("first_ack_s", "rto_s", "unavailable_s", "longest_ack_gap_s", "longest_delivery_gap_s"):
+        assert measured(metric)["value"] is not None
+        row = measured(metric, "second")
+        assert row["value"] is None
+        assert row["evidence"] == "the load had ended when the fault was injected"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "partition", "place"),
+    [(0, -1, "main/p0"), (1, 0, "main/partition 0/p0"), (2, 1, "main/partition 1/p0")],
+)
+def test_a_place_names_its_partition_if_the_topic_has_partitions(judge, partitions, partition, place):
+    history = Clients(partitions=partitions)
+    for number in range(LOAD_S):
+        name = {"producer": "p0", "seq": number, "key": "k"}
+        at = number * SECOND
+        history.publish(**name, at=at, partition=partition, offset=number, segment=5)
+        history.deliver(**name, at=at + 5000, partition=partition, offset=number)
+    # The first message of another key has no ack, which would name its partition.
+    history.publish(producer="p0", seq=LOAD_S, key="new", at=40 * SECOND, outcome="unknown", partition=None)
+    measured = judge(history.fault("first", injected=39, effective=39.5))
+
+    waiting = place if partitions == 0 else "main/unknown partition/p0"
+    assert measured("rto_s")["evidence"].startswith(f"{waiting} ")
+    assert measured("rto_s")["at_least"] is None or partitions
+    assert f"message that {place} sent" in measured("first_ack_s")["evidence"]
+    assert measured("longest_ack_gap_s")["evidence"].startswith(f"{place} had no ack")
+
+
+@pytest.mark.parametrize(
+    ("stood_still", "first_ack"),
+    [
+        # It ended when the fault was injected, or before, and so delayed no ack after it.
+        ((24, 27), 6.3),
+        ((5, 8), 6.3),
+        # It began when the ack had come.
+        ((33.3, 40), 6.3),
+        ((24, 27.001), None),
+        ((33.2, 40), None),
+    ],
+)
+def test_only_a_standstill_between_the_injection_and_the_first_ack_delays_it(judge, stood_still, first_ack):
+    history = Clients(bounds={"first_ack_s": {"max": 6.25}}).fault("first", injected=27, effective=27.5)
+    history.load(acked_after=silence(1, 27.5, 33.3))
+    estimate = judge(stand_still(history, *stood_still))("first_ack_s")
+
+    assert estimate["value"] == (None if first_ack is None else pytest.approx(first_ack))
+
+
+def test_the_first_ack_of_another_producer_has_its_own_limit(judge):
+    history = Clients(bounds={"first_ack_s": {"max": 5}}).load(acked_after=silence(1, 28, 33.3))
+    for number in range(LOAD_S):
+        history.publish(
+            producer="p1", seq=number, key="other", at=number * SECOND, partition=0, offset=5000 + number, segment=6
+        )
+    history.fault("first", injected=28, effective=28)
+    row = judge(stand_still(history, 30, 40))("first_ack_s")
+
+    assert row["evidence"].startswith("between 2 and 5.3 s: ")
+
+
+def test_a_gap_within_a_standstill_may_have_been_none(judge):
+    history = Clients(names=("first", "second"), bounds={"longest_ack_gap_s": {"max": 5}})
+    history.load(acked_after=lambda _, second: 57 - second if 50 <= second < 57 else 0.01)
+    # No other gap touches the time until the second fault.
+    history.fault("first", injected=50, effective=50).fault("second", injected=56, effective=56)
+    row = judge(stand_still(history, 49.8, 57.2))("longest_ack_gap_s")
+
+    assert row["value"] is None
+    assert row["evidence"].startswith("between 0 and 7.09 s: ")
+
+
+@pytest.mark.parametrize(("kind", "client"), [("ack", "p0"), ("delivery", "c0")])
+def test_a_gap_that_begins_when_a_standstill_has_no_effect_any_more_is_the_systems(judge, kind, client):
+    metric = f"longest_{kind}_gap_s"
+    history = Clients(bounds={metric: {"max": 5}}).fault("first", injected=50, effective=50)
+    away = silence(1, 50, 57)
+    history.load(**{"acked_after" if kind == "ack" else "delivered_after": away})
+    # The last event before the gap is that of the message which was due at 49.9 s.
+    last = 49.91 if kind == "ack" else 49.915
+    # The standstill has effects for as long again.
+    row = judge(stand_still(history, last - 4, last - 2, client=client))(metric)
+
+    assert row["value"] is not None
+    assert "stood still" not in row["evidence"]
+
+
+def test_a_message_that_is_late_within_a_second_after_a_standstill_may_be_so_for_it(judge):
+    bounds = {name: {"max": 0.1} for name in ("rto_s", "unavailable_s")}
+    history = Clients(bounds=bounds).fault("first", injected=49, effective=49)
+    # A message that is due at 50 s is late from 51 s on. A standstill of 0.2 s has effects until 51.2 s.
+    history.load(acked_after=lambda _, second: 1.15 if second == 50 else 0.01)
+    measured = judge(stand_still(history, 50, 50.2))
+
+    for metric in ("rto_s", "unavailable_s"):
+        assert measured(metric)["value"] is None
+        assert "stood still" in measured(metric)["evidence"]
+
+
+def test_a_subscription_that_moves_has_one_place_in_both_clusters(judge):
+    moves = {"to": "other", "after": "first", "after_s": 1}
+    subscriptions = [{"name": "audit", "moves": moves}, {"name": "stays"}]
+    history = Clients(clusters=("main", "other"), subscriptions=subscriptions).load()
+    for row in history.deliveries:
+        if row["received_at"] > START + 51 * SECOND:
+            row["cluster"] = "other"
+    stays = [{**row, "cluster": "main", "subscription": "stays"} for row in history.deliveries]
+    history.deliveries = [
+        row for row in history.deliveries if not 0 < row["received_at"] - START - 50 * SECOND < SECOND
+    ]
+    history.deliveries += stays
+    row = judge(history.fault("first", injected=49, effective=49.5))("longest_delivery_gap_s")
+
+    assert row["value"] == pytest.approx(1.1, abs=0.02)
+    assert row["evidence"].startswith("main>other/audit/partition ")
+
+
+@pytest.mark.parametrize("silent", ["first", "last"])
+def test_each_subscription_of_a_cluster_has_to_get_its_messages(judge, silent):
+    history = Clients(subscriptions=[{"name": "first"}, {"name": "last"}]).load()
+    history.deliveries = [
+        {**row, "subscription": {"first": "last", "last": "first"}[silent]} for row in history.deliveries
+    ]
+    row = judge(history.fault("first", injected=30, effective=31))("longest_delivery_gap_s")
+
+    assert row["value"] == pytest.approx(LOAD_S)
+    assert row["evidence"].startswith(f"main/{silent}/partition 1 had no delivery until the end of the load")
