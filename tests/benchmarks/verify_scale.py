@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -89,7 +90,7 @@ def ask_duckdb(directory: str, clusters: int) -> dict[str, Any]:
     return {"found": found, "steps": {"DuckDB": step}}
 
 
-def judge(directory: str, whole: bool, master: str) -> dict[str, Any]:
+def judge(directory: str, options: argparse.Namespace) -> dict[str, Any]:
     """Judge the run in a Spark session whose workers run, and count its anomalies."""
     from brokerproof.experiment.guarantees import Suite
     from brokerproof.experiment.verdict import Verdict
@@ -100,7 +101,7 @@ def judge(directory: str, whole: bool, master: str) -> dict[str, Any]:
     from brokerproof_judging.messages.message_judging import MessageJudging, start_judging_workers
     from brokerproof_judging.run_judging import judge_run
 
-    run, spark, watch = Run(directory), _start_session(master), TreeWatch()
+    run, spark, watch = Run(directory), start_session(options.master, options.messages), TreeWatch()
     steps: dict[str, dict[str, float]] = {}
     start_judging_workers(spark)
     replacement = table_io.Replacement(run)
@@ -111,7 +112,7 @@ def judge(directory: str, whole: bool, master: str) -> dict[str, Any]:
         messages.write_tables()
     replacement.take_place()
     found = count_anomalies(directory)
-    if whole:
+    if options.whole:
         passed = SuiteJudgement(verdict=Verdict.PASSED, why="", evaluated=0, written=0, expectations=())
         with watch.measure(steps, "whole judgement"):
             judgement = judge_run(spark, run, lambda *_: dict.fromkeys(Suite, passed), "")
@@ -165,7 +166,7 @@ def measure(directory: str, options: argparse.Namespace) -> dict[str, Any]:
     plan = [f"--{name}={value}" for name, value in described.items()]
     written, asked = run_step("--write", directory, *plan), run_step("--ask", directory, *plan)
     compare("DuckDB", asked["found"], written["planted"])
-    judged = run_step("--judge", directory, *(["--whole"] if options.whole else []))
+    judged = run_step("--judge", directory, *plan, *(["--whole"] if options.whole else []))
     compare("Judging", judged["found"], written["planted"])
     steps = {**written["steps"], **asked["steps"], **judged["steps"]}
     ratio = steps["judging"]["cpu_s"] / steps["DuckDB"]["cpu_s"]
@@ -219,25 +220,27 @@ def main() -> None:
     elif options.ask:
         print(json.dumps(ask_duckdb(options.ask, options.clusters)))
     elif options.judge:
-        print(json.dumps(judge(options.judge, options.whole, options.master)))
+        print(json.dumps(judge(options.judge, options)))
     else:
         with tempfile.TemporaryDirectory(dir=options.directory) as work:
             result = measure(f"{work}/run", options)
         print(json.dumps(result)) if options.json else print_table(result)
 
 
-def _start_session(master: str) -> Any:
+def start_session(master: str, messages: int) -> Any:
+    """Start a Spark session with the settings of the product's job `verify`."""
     from brokerproof.machine.java import find_spark_java_home
-    from brokerproof.spark.job_configuration import KEEP_MEMORY
+    from brokerproof.settings import from_environment
+    from brokerproof.spark.job_configuration import build_spark_conf
 
+    conf = build_spark_conf(
+        from_environment(), Path(tempfile.gettempdir()), local=master.startswith("local["), messages=messages
+    )
+    conf |= {f"spark.driver.{name}": "127.0.0.1" for name in ("host", "bindAddress")}
+    options = [f"--conf {name}={shlex.quote(value)}" for name, value in conf.items()]
     os.environ["JAVA_HOME"] = str(find_spark_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--master {master} {' '.join(f'--conf {key}={value}' for key, value in KEEP_MEMORY.items())} "
-        "--driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
-        "--conf spark.sql.shuffle.partitions=8 "
-        "--conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
-    )
+    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(["--master", master, *options, "--driver-memory 2g pyspark-shell"])
     from verify import session
 
     spark = session()

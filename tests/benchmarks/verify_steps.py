@@ -33,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     import verify_scale
 
-    spark = verify_scale._start_session("local[2]")
+    spark = verify_scale.start_session("local[2]", messages=1)
     spark.range(10).count()
     rounds = [_judge(spark, options.run_dir) for _ in range(options.rounds + 1)]
     print(f"{'step':<16}{'first s':>10}{'s':>10}{'cpu s':>10}{'jobs':>8}")
