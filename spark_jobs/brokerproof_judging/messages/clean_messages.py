@@ -343,9 +343,8 @@ def check_sequence(
     if not len(rows):
         return
     group = _group(events, found.keys)
-    crossed = order.find_crossed(
-        _compare(events.take(rows), group[rows]), np.count_nonzero(rows < clean), may_tie=may_tie
-    )
+    clean_rows = int(np.count_nonzero(rows < clean))
+    crossed = order.find_crossed(_compare(events.take(rows), group[rows]), clean_rows, may_tie=may_tie)
     late, early = (rows[each] for each in crossed)
     found.clean[events.slot[late]] = False
     found.compared[events.slot[late]] = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -502,14 +503,14 @@ class SavedMessages:
         """Return the columns whose values are equal in all rows of a place."""
         zeros, ones = (pa.array(values) for values in (np.zeros(count, np.int32), np.ones(count, np.int32)))
         empty = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string()))
-        is_log = subscription is None
+        name = None if subscription is None else self.names["subscription"][subscription]
         return {
             "run_id": _repeat(run_id, count),
             "cluster": _repeat(self.names["cluster"][cluster], count),
-            "subscription": _repeat(None if is_log else self.names["subscription"][subscription], count),
+            "subscription": _repeat(name, count),
             "outcome": _repeat(str(AttemptOutcome.ACKED), count),
-            **{"attempts": ones, "copies": ones, "deliveries": zeros if is_log else ones},
-            **({"first_received_at": pa.nulls(count, pa.timestamp("us", "UTC"))} if is_log else {}),
+            **{"attempts": ones, "copies": ones, "deliveries": zeros if name is None else ones},
+            **({"first_received_at": pa.nulls(count, pa.timestamp("us", "UTC"))} if name is None else {}),
             **{"recovered": pa.array(np.zeros(count, bool)), "anomalies": empty, "illegal": empty},
         }
 
@@ -532,9 +533,12 @@ class SavedMessages:
     def _take(self, name: str, numbers: Array) -> pa.DictionaryArray:
         is_null = numbers == NO_TEXT
         return pa.DictionaryArray.from_arrays(
-            pa.array(numbers, pa.int32(), mask=is_null if is_null.any() else None),
-            pa.array(self.names[name], pa.string()),
+            pa.array(numbers, pa.int32(), mask=is_null if is_null.any() else None), self._texts[name]
         )
+
+    @cached_property
+    def _texts(self) -> Mapping[str, pa.Array]:
+        return {name: pa.array(texts, pa.string()) for name, texts in self.names.items()}
 
 
 def is_in(values: Array, chosen: Array) -> Mask:
