@@ -80,7 +80,8 @@ differential: setup ## 20,000 random histories, judged by Spark and by the refer
 	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py
 
 expected-rows: setup ## write the expected rows of judging again; look at the difference before you commit it
-	BROKERPROOF_WRITE_EXPECTED_ROWS=1 $(PYTEST) $(addprefix tests/unit/judging/messages/,test_expected_rows.py test_differential.py)
+	BROKERPROOF_WRITE_EXPECTED_ROWS=1 $(PYTEST) $(addprefix tests/unit/judging/, \
+	  messages/test_expected_rows.py messages/test_differential.py measurements/test_expected_measurements.py)
 
 # What was found is kept in var/mutants until the code changes, so a campaign that was ended continues.
 mutants: setup ## run the tests of judging against all mutants of its SQL and of the Python that decides verdicts; 2 hours

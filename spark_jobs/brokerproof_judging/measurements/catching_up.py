@@ -31,6 +31,7 @@ from brokerproof_judging.measurements.waiting import (
     read_arrival,
     read_silence,
     read_time_until_low,
+    widen_by_silence,
 )
 
 
@@ -48,14 +49,14 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
         ]
         for cluster in sorted(clusters or run.topology.clusters)
     }
-    estimate = read_time_until_low(
+    return read_time_until_low(
         samples,
         fault,
         levels,
         still="segments were still under-replicated",
         ended="first sample of 0 after the last one above 0",
+        never=Estimate(value=None, evidence="no segment was under-replicated after the effect"),
     )
-    return estimate or Estimate(value=None, evidence="no segment was under-replicated after the effect")
 
 
 def measure_backlog_drain(
@@ -77,16 +78,16 @@ def measure_backlog_drain(
             )
     if not any(levels.values()):
         return read_silence(fault, "the backlog of a subscription")
-    estimate = read_time_until_low(
+    never = "no backlog rose to more than twice what it was before the first fault"
+    return read_time_until_low(
         samples,
         fault,
         levels,
         still="a backlog was still higher than before the first fault",
         ended="first sample back at what it was before the first fault",
+        never=Estimate(value=0.0, evidence=never),
         standstills=standstills,
     )
-    none = "no backlog rose to more than twice what it was before the first fault"
-    return estimate or Estimate(value=0.0, evidence=none)
 
 
 def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Estimate:
@@ -121,7 +122,8 @@ def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) 
     end_us, last = max((end, way) for way, end in ends.items() if end is not None)
     raised = describe_raised(fault, levels.values(), end_us)
     why = f"{last} was last, {fault.seconds_until(end_us):.1f} s after the effect{raised}"
-    return read_arrival(samples, fault, end_us, why, since_us=recovered_us)
+    arrival = read_arrival(samples, fault, end_us, why, since_us=recovered_us)
+    return widen_by_silence(samples, fault, arrival, end_us, since_us=recovered_us)
 
 
 def _find_levels(series: Series, *, usual: int) -> Levels:

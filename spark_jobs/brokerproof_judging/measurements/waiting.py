@@ -7,6 +7,7 @@ takes effect later, only samples before its effect count, because later samples 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
 from brokerproof_judging.measurements.measured_values import Estimate
@@ -56,9 +57,10 @@ def read_time_until_low(
     *,
     still: str,
     ended: str,
+    never: Estimate,
     standstills: Sequence[tuple[int, int]] = (),
-) -> Estimate | None:
-    """Return the time from the fault's effect until every high value was low again; None if no value was high.
+) -> Estimate:
+    """Return the time from the fault's effect until every high value was low again, and `never` if no value was high.
 
     `levels` has the levels of each source's samples after the effect. If a value was not low again by its last sample,
     the estimate is marked "at least", and `still` is its evidence. Otherwise, `ended` is the evidence. But if the
@@ -74,10 +76,34 @@ def read_time_until_low(
     if silent:
         return read_silence(fault, silent[0])
     if not ends:
-        return None
+        return widen_by_silence(samples, fault, never, fault.span.start_us)
     end = max(at for at in ends.values() if at is not None)
     why = ended + describe_raised(fault, levels.values(), end)
-    return read_arrival(samples, fault, end, why, standstills=standstills)
+    return widen_by_silence(samples, fault, read_arrival(samples, fault, end, why, standstills=standstills), end)
+
+
+def widen_by_silence(
+    samples: Samples, fault: EffectiveFault, estimate: Estimate, end_us: int, *, since_us: int | None = None
+) -> Estimate:
+    """Return `estimate`, a time that ends at `end_us`, or a longer one if the monitor took no sample for a while later.
+
+    A value may have been high again in that time. So the time is then "at most" the one until the end of the silence.
+    """
+    start_us = fault.span.start_us if since_us is None else since_us
+    limit_us = samples.last_us if fault.cut_off_by is None else fault.span.end_us
+    last_us = max((min(until, limit_us) for begin, until in samples.silences if begin < limit_us), default=end_us)
+    if last_us <= end_us:
+        return estimate
+    silence = (
+        f"the monitor took no sample for more than 5 s until {fault.seconds_until(last_us):.1f} s after the effect"
+    )
+    return replace(
+        estimate,
+        value=(last_us - start_us) / 1e6,
+        evidence=f"{estimate.evidence}; {silence}",
+        at_most=True,
+        proven=estimate.limits[0] or 0.0,
+    )
 
 
 def is_silent(samples: Samples, fault: EffectiveFault, values: Sequence[tuple[int, object]]) -> bool:

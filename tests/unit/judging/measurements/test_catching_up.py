@@ -348,6 +348,49 @@ def test_a_time_that_ends_behind_a_silence_of_the_monitor_may_be_shorter(
     assert ("monitor took no sample" in estimate.evidence) is (least != 10.0)
 
 
+LOW = ((0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("values", "silent", "cut_off_by", "limits"),
+    [
+        # A value may have been high in a time without a sample: before it was seen low, after that, or only then.
+        (ONE_RISE, (31, 50), None, (10.0, 30.0)),
+        (ONE_RISE, (27, 50), None, (7.0, 30.0)),
+        (ONE_RISE, (24, 50), None, (0.0, 30.0)),
+        (LOW, (22, 30), None, (0.0, 10.0)),
+        (LOW, (15, 26), None, (0.0, 6.0)),
+        # Not before the effect, and not after the next fault's.
+        (LOW, (10, 20), None, None),
+        (LOW, (36, 50), "next", (0.0, 20.0)),
+        (LOW, (41, 50), "next", None),
+    ],
+)
+def test_what_may_have_been_high_while_the_monitor_took_no_sample_has_limits(
+    run: Run,
+    values: Any,
+    silent: tuple[int, int],
+    cut_off_by: str | None,
+    limits: tuple[float | None, float | None] | None,
+) -> None:
+    begin, end = silent
+    fault = make_fault(cut_off_by)
+
+    def be_silent(key: tuple[str, str]) -> Samples:
+        (series,) = sample(key, *values).series.values()
+        kept = [(at, value) for at, value in series if not begin * SECOND < at < end * SECOND]
+        return Samples(series={key: kept}, silences=((begin * SECOND, end * SECOND),), last_us=99 * SECOND)
+
+    times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)})
+    repaired = measure_rereplication(run, be_silent(REPAIR), fault)
+    drained = measure_backlog_drain(times, be_silent(BACKLOG), fault)
+
+    assert repaired.limits == (limits or (None, None))
+    assert drained.limits == (limits or (0.0, 0.0))
+    for estimate in (repaired, drained):
+        assert ("the monitor took no sample" in estimate.evidence) is (limits is not None)
+
+
 @pytest.mark.parametrize(("stood_still", "least"), [((40, 50), 10.0), ((22, 30), 2.0)])
 def test_a_drain_that_ends_behind_a_standstill_of_a_consumer_may_be_shorter(
     stood_still: tuple[int, int], least: float

@@ -248,6 +248,19 @@ def test_clusters_agree_only_when_no_backlog_rises_again_before_the_next_fault(t
     assert measure_agreement(times, read_samples(run), gone).value == 18.0
 
 
+@pytest.mark.parametrize(
+    ("silent", "limits"), [((53, 60), (12.0, 20.0)), ((58, 70), (12.0, 22.0)), ((63, 70), (12.0, 12.0))]
+)
+def test_clusters_may_have_disagreed_again_while_the_monitor_took_no_sample(tmp_path, silent, limits):
+    history = planted()
+    begin, end = (START + second * SECOND for second in silent)
+    history.observations = [row for row in history.observations if not begin < row["at"] < end]
+    run = history.write(tmp_path / "run")
+    times = read_run_times(run)
+    gone = next(fault for fault in times.effective if fault.name == "gone")
+    assert measure_agreement(times, read_samples(run), gone).limits == limits
+
+
 # `slow` takes effect at 62 s.
 @pytest.mark.parametrize(("recovered", "value"), [(40, 12.0), (62, None), (65, None)])
 def test_clusters_agree_after_the_nodes_returned_or_nothing_is_known(tmp_path, recovered, value):
