@@ -90,8 +90,11 @@ def widen_by_silence(
     A value may have been high again in that time. So the time is then "at most" the one until the end of the silence.
     """
     start_us = fault.span.start_us if since_us is None else since_us
-    limit_us = samples.last_us if fault.cut_off_by is None else fault.span.end_us
-    last_us = max((min(until, limit_us) for begin, until in samples.silences if begin < limit_us), default=end_us)
+    # What began after the load or the next fault's effect belongs to something else.
+    untils = [until for begin, until in samples.silences if begin < fault.span.end_us]
+    last_us = max(untils, default=end_us)
+    if fault.cut_off_by is not None:
+        last_us = min(last_us, fault.span.end_us)
     if last_us <= end_us:
         return estimate
     silence = (

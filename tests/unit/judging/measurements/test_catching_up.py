@@ -363,7 +363,10 @@ LOW = ((0, 0),)
         # Not before the effect, and not after the next fault's.
         (LOW, (10, 20), None, None),
         (LOW, (36, 50), "next", (0.0, 20.0)),
-        (LOW, (41, 50), "next", None),
+        (LOW, (40, 50), "next", None),
+        # Nor after the load.
+        (LOW, (80, 90), None, None),
+        (LOW, (79, 90), None, (0.0, 70.0)),
     ],
 )
 def test_what_may_have_been_high_while_the_monitor_took_no_sample_has_limits(
