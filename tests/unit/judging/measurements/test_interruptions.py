@@ -16,7 +16,7 @@ from brokerproof_judging.measurements.interruption import measure_interruption
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measurements
 from brokerproof_judging.measurements.run_measurements import read_recorded_events
 
-from ..history import MILLISECOND, SECOND, START, History
+from ..history import MILLISECOND, REPLICATED, SECOND, START, History
 from ..judged import Judged
 
 PARTITIONS = (0, 1)
@@ -29,7 +29,8 @@ class Clients(History):
     def __init__(self, *, partitions=2, **scenario):
         names = scenario.pop("names", ("first",))
         faults = [{"name": name, "kind": "kill", "targets": {"nodes": ["broker-eu-1-main"]}} for name in names]
-        super().__init__(workload={"rate": 20, "partitions": partitions}, faults=faults, **scenario)
+        workload = {"rate": 20, "partitions": partitions, **scenario.pop("workload", {})}
+        super().__init__(workload=workload, faults=faults, **scenario)
         times = {"steady_at": 0, "impact_at": 10, "recovery_at": 90, "ends_at": LOAD_S}
         self.leave(PhaseTimes(**{name: START + second * SECOND for name, second in times.items()}))
 
@@ -744,6 +745,19 @@ def test_a_subscription_that_moves_has_one_place_in_both_clusters(judge):
 
     assert row["value"] == pytest.approx(1.1, abs=0.02)
     assert row["evidence"].startswith("main>other/audit/partition ")
+
+
+def test_a_subscription_has_to_get_the_messages_that_are_replicated_to_its_cluster(judge):
+    history = Clients(clusters=("main", "other"), workload={"namespace": REPLICATED, "produce_on": ["other"]})
+    history.topic = f"persistent://{REPLICATED}/orders"
+    history.load()
+    for row in history.publishes:
+        row["cluster"] = "other"
+    history.deliveries = [row for row in history.deliveries if row["partition"] == 0]
+    row = judge(history.fault("first", injected=30, effective=31))("longest_delivery_gap_s")
+
+    assert row["value"] == pytest.approx(LOAD_S)
+    assert row["evidence"].startswith("main/audit/partition 1 had no delivery until the end of the load")
 
 
 @pytest.mark.parametrize("silent", ["first", "last"])

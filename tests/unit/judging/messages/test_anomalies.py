@@ -535,6 +535,22 @@ def unproven_in_a_cluster_whose_reading_left_no_record(history):
 
 
 @planted(REPLICATED)
+def unproven_in_a_cluster_that_delivered_it_from_a_log_without_a_record(history):
+    # Only of a log that was read to its end is it known that it had the message, and has it no more.
+    history.not_replicated()
+    history.forget("stored", "p0", 3, cluster="other")
+    (row,) = history.rows("deliveries", "p0", 3, cluster="other")
+    row["partition"] = 7
+    return {
+        ("unproven", True, "other", None, "p0", 3): (
+            "replication_not_drained",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, stored in main, "
+            "and not found in other, but replication did not drain: 12 behind",
+        )
+    }
+
+
+@planted(REPLICATED)
 def unproven_in_a_cluster_to_which_no_step_recorded_replication(history):
     history.not_recorded("main", "other")
     forget_everywhere(history, cluster="other")
@@ -660,6 +676,18 @@ def phantom_without_identity(history):
             "no_identity",
             "delivered to consumer-0 though nobody published it to this topic",
         ),
+    }
+
+
+@planted()
+def phantom_without_a_producer(history):
+    entry = history.next_entry()
+    history.store(producer=None, seq=5, offset=entry)
+    return {
+        ("phantom", False, "main", None, None, 5): (
+            "no_identity",
+            "stored at 5:12:-1 though nobody published it to this topic",
+        )
     }
 
 
@@ -1506,3 +1534,10 @@ def test_what_a_subscription_got_before_it_moved_has_no_order_where_it_moved_to(
     judged = Judged(spark, tmp_path / "run", history)
 
     assert judged.anomalies(history.topic) == {("delivered_out_of_order", False, "other", "mover", "p0", 4)}
+
+
+def test_a_message_that_names_a_negative_seq_is_shown_with_it(spark, tmp_path):
+    history = History().clean()
+    history.store(producer="p9", seq=-3, offset=history.next_entry())
+    found = Judged(spark, tmp_path / "run", history).anomalies(history.topic)
+    assert found == {("phantom", False, "main", None, "p9", -3)}
