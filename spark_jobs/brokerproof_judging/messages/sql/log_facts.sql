@@ -66,15 +66,9 @@ facts AS (
         number,
         topic,
         cluster,
-        e.* EXCLUDE (
-            who, number, topic, cluster, partition, attempts, required, acks, acked_positions, acked_partitions
-        ),
-        coalesce(e.acks, 0) AS acks,
+        e.* EXCLUDE (who, number, topic, cluster, partition, attempts),
         coalesce(e.attempts, 0) AS attempts,
-        coalesce(e.required, false) AS required,
-        coalesce(e.acked_positions, []) AS acked_positions,
-        coalesce(e.acked_partitions, []) AS acked_partitions,
-        coalesce(f.stored_positions, []) AS stored_positions,
+        f.stored_positions,
         coalesce(len(f.stored_positions), 0)::INT AS copies,
         -- The first copy in the message's own partition, or else in the lowest partition.
         coalesce(
@@ -82,7 +76,7 @@ facts AS (
             list_min(f.stored_positions)
         ) AS first_copy,
         coalesce(e.partition, list_min(f.stored_positions).partition, s.partition, t.partition) AS partition,
-        coalesce(s.storing_clusters, []) AS storing_clusters,
+        s.storing_clusters,
         t.getting_subscription,
         f.found_payload_hash,
         f.other_found_payload_hash,
