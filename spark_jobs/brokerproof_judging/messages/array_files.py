@@ -97,9 +97,9 @@ class _ArrayInFile:
         if end <= first:
             return np.zeros(0, self.kind)
         size = self.kind.itemsize
-        return np.frombuffer(
-            self.filesystem.cat_file(self.place, self.start + first * size, self.start + end * size), self.kind
-        )
+        # The second argument of S3's file system is a version.
+        content = self.filesystem.cat_file(self.place, start=self.start + first * size, end=self.start + end * size)
+        return np.frombuffer(content, self.kind)
 
 
 def open_arrays(path: str) -> tuple[Any, dict[str, Sliceable]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 from brokerproof_judging.messages.array_files import load_arrays, open_arrays, save_arrays
+from fsspec.implementations.memory import MemoryFileSystem
 
 NUMBERS = np.iinfo(np.int64)
 SMALL = np.iinfo(np.int32)
@@ -40,8 +42,21 @@ def test_narrow_arrays_have_as_few_bytes_as_their_range_needs(tmp_path: Path, va
     assert arrays["others"].tolist() == [7, 8]
 
 
-@pytest.mark.parametrize("directory", ["file://{}", "memory://{}"])
+class VersionedFiles(MemoryFileSystem):
+    """Files in memory whose bytes are asked for as S3's are: with a version before the range."""
+
+    protocol = "versioned"
+
+    def cat_file(
+        self, path: str, version_id: str | None = None, start: int | None = None, end: int | None = None
+    ) -> Any:
+        assert version_id is None
+        return super().cat_file(path, start=start, end=end)
+
+
+@pytest.mark.parametrize("directory", ["file://{}", "memory://{}", "versioned://{}"])
 def test_slices_of_other_arrays_are_read_when_they_are_used(tmp_path: Path, directory: str) -> None:
+    fsspec.register_implementation("versioned", VersionedFiles, clobber=True)
     path = f"{directory.format(tmp_path)}/file"
     values = {"empty": np.zeros(0, np.int32), "numbers": np.arange(5, 15), "bits": np.array([True, False])}
     save_arrays(path, [], values)
