@@ -677,6 +677,9 @@ def test_only_a_standstill_between_the_injection_and_the_first_ack_delays_it(jud
     estimate = judge(stand_still(history, *stood_still))("first_ack_s")
 
     assert estimate["value"] == (None if first_ack is None else pytest.approx(first_ack))
+    if first_ack is None:
+        least = max(0.0, stood_still[0] - 27)
+        assert estimate["evidence"].startswith(f"between {least:g} and 6.3 s: ")
 
 
 def test_the_first_ack_of_another_producer_has_its_own_limit(judge):
@@ -770,3 +773,20 @@ def test_each_subscription_of_a_cluster_has_to_get_its_messages(judge, silent):
 
     assert row["value"] == pytest.approx(LOAD_S)
     assert row["evidence"].startswith(f"main/{silent}/partition 1 had no delivery until the end of the load")
+
+
+def test_a_fault_after_the_last_message_that_was_due_has_no_first_ack(judge):
+    history = Clients(bounds={"first_ack_s": {"max": 10}}).load()
+    history.publishes = [row for row in history.publishes if row["scheduled_at"] < START + 20 * SECOND]
+    row = judge(history.fault("first", injected=30, effective=30.5))("first_ack_s")
+
+    assert (row["value"], row["at_least"]) == (70, 70)
+    assert row["evidence"] == "no message that was due after the effect was acked"
+
+
+def test_without_a_subscription_no_gap_in_deliveries_is_measured(judge):
+    history = Clients(subscriptions=[]).load()
+    history.deliveries.clear()
+    row = judge(history.fault("first", injected=30, effective=30.5))("longest_delivery_gap_s")
+
+    assert (row["value"], row["evidence"]) == (None, "nobody consumed")
