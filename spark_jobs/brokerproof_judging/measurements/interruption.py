@@ -301,9 +301,9 @@ def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault
 
 
 def _read_no_interruption(fault: EffectiveFault, late_after_s: float) -> Estimate:
-    if fault.client_span.seconds < late_after_s:
+    if fault.client_span.seconds <= late_after_s:
         # A message that this fault delays can be late only after the next fault was injected.
-        why = f"the time after the injection, {fault.client_span.seconds:.3f} s, is shorter than {late_after_s:g} s"
+        why = f"the time after the injection, {fault.client_span.seconds:.3f} s, is not longer than {late_after_s:g} s"
         return Estimate(value=None, evidence=f"no message can be late: {why}", cut_off_by=fault.next_injected)
     return Estimate(value=0.0, evidence=f"no message was more than {late_after_s:g} s late ({_RESOLUTION})")
 

@@ -418,7 +418,7 @@ def test_a_partition_that_was_able_to_send_nothing_after_the_effect_has_no_first
     assert "of main/partition 1/p0, one of 1 such places of 2" in row["evidence"]
 
 
-@pytest.mark.parametrize(("second", "rto"), [(30.004, None), (35, 0.0)])
+@pytest.mark.parametrize(("second", "rto"), [(30.004, None), (31, None), (31.001, 0.0), (35, 0.0)])
 def test_no_message_can_be_late_between_two_faults_that_are_less_than_that_apart(judge, second, rto):
     history = Clients(names=("first", "second"), bounds={"rto_s/first": {"max": 5}}).load(
         acked_after=lambda where, at: 70 - at if 36 <= at < 70 else 0.01
@@ -427,6 +427,7 @@ def test_no_message_can_be_late_between_two_faults_that_are_less_than_that_apart
     row = judge(history)("rto_s")
     assert row["value"] == rto
     assert row["cut_off_by"] == (None if rto is not None else "second")
+    assert ("no message can be late: the time after the injection" in row["evidence"]) is (rto is None)
 
 
 def test_a_gap_in_deliveries_lasts_until_the_next_one_even_if_that_comes_after_the_load(judge):
@@ -790,3 +791,14 @@ def test_without_a_subscription_no_gap_in_deliveries_is_measured(judge):
     row = judge(history.fault("first", injected=30, effective=30.5))("longest_delivery_gap_s")
 
     assert (row["value"], row["evidence"]) == (None, "nobody consumed")
+
+
+def test_no_gap_is_measured_without_an_event_and_without_an_expected_one(judge):
+    history = Clients().load()
+    history.publishes.clear()
+    history.deliveries.clear()
+    measured = judge(history.fault("first", injected=30, effective=30.5))
+
+    for kind in ("ack", "delivery"):
+        row = measured(f"longest_{kind}_gap_s")
+        assert (row["value"], row["evidence"]) == (None, f"no {kind} was recorded, and none was expected")
