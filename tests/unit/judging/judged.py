@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
@@ -33,6 +35,15 @@ def summarize(**found: Any) -> PartSummary:
     """A part's summary in which nothing but the given things was found."""
     lists: dict[str, Any] = {name: [] for name in ("producers", "attempts", "deliveries", "logs", "recorded_twice")}
     return PartSummary(**(lists | dict.fromkeys(("two_homes", "two_payloads", "two_keys")) | found))
+
+
+def check_expected(lines: list[str], file: Path) -> None:
+    """Compare lines with those of a file, or write the file if `make expected-rows` runs the test."""
+    if os.environ.get("BROKERPROOF_WRITE_EXPECTED_ROWS"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        pytest.skip(f"{file} was written")
+    assert lines == file.read_text(encoding="utf-8").splitlines()
 
 
 class Judged:

@@ -8,7 +8,6 @@ sees it. `make expected-rows` writes them again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from brokerproof.run.tables import SCHEMAS
 from pyspark.sql import SparkSession
 
 from ..history import SECOND, START, History
-from ..judged import Judged
+from ..judged import Judged, check_expected
 from . import test_failover, test_interruptions, test_measurements, test_replication
 
 EXPECTED = Path(__file__).with_name("expected_measurements")
@@ -119,10 +118,4 @@ def test_judging_measures_the_expected_rows(spark: SparkSession, tmp_path: Path,
     rows = Judged(spark, tmp_path / "run", HISTORIES[name]()).table("measurements")
     columns = [column for column in SCHEMAS["measurements"].names if column != "run_id"]
     lines = [json.dumps(columns), *sorted(json.dumps([row[column] for column in columns]) for row in rows)]
-
-    file = EXPECTED / f"{name}.jsonl"
-    if os.environ.get("BROKERPROOF_WRITE_EXPECTED_ROWS"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        pytest.skip(f"{file} was written")
-    assert lines == file.read_text(encoding="utf-8").splitlines()
+    check_expected(lines, EXPECTED / f"{name}.jsonl")

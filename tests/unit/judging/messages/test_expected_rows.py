@@ -8,7 +8,6 @@ one of them has to change these files too, where a reviewer sees it. `make expec
 from __future__ import annotations
 
 import json
-import os
 import random
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from brokerproof_judging.messages.message_judging import MessageJudging
 from pyspark.sql import SparkSession
 
 from ..history import NAMESPACE, REPLICATED, History, table
+from ..judged import check_expected
 from ..reference import Reference
 from .test_differential import make_history, mess
 
@@ -59,13 +59,7 @@ def judge_messages(spark: SparkSession, run: Run) -> list[str]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_judging_writes_the_expected_rows(spark: SparkSession, tmp_path: Path, scenario: int) -> None:
     lines = judge_messages(spark, make_topics(scenario).write(tmp_path / "run"))
-
-    file = EXPECTED / f"{scenario}.jsonl"
-    if os.environ.get("BROKERPROOF_WRITE_EXPECTED_ROWS"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        pytest.skip(f"{file} was written")
-    assert lines == file.read_text(encoding="utf-8").splitlines()
+    check_expected(lines, EXPECTED / f"{scenario}.jsonl")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
