@@ -388,3 +388,17 @@ def test_a_suite_that_does_not_apply_neither_helps_nor_hinders():
 
     for verdict in (Verdict.PASSED, Verdict.UNKNOWN, Verdict.FAILED):
         assert conclude(counts(), [], {Suite.ORDERING: suite_judgement(verdict), **inapplicable})[0] is verdict
+
+
+def test_a_message_need_not_be_replicated_to_its_own_home(tmp_path):
+    history = History().clean()
+    history.records[ReplicationDrains] = None
+    assert problems(history, tmp_path) == []
+
+
+def test_a_subscription_without_a_cluster_moves_from_the_first_one():
+    moves = {"to": "other", "after": "kill"}
+    history = History(clusters=("main", "other"), faults=[FAULT], subscriptions=[{"name": "a", "moves": moves}])
+    assert list_subscriptions(history.scenario, history.topology) == [
+        RequiredSubscription(cluster="other", name="a", moved_from="main")
+    ]

@@ -88,6 +88,12 @@ def test_what_claims_nothing_stays_as_it_is(verdict: Verdict) -> None:
     assert withhold_claims(suites, BROKEN_TABLE) == suites
 
 
+def test_a_suite_without_expectations_rests_on_what_its_name_is_about() -> None:
+    suites = {name: suite_judgement(Verdict.PASSED) for name in Suite}
+    found = {name: suite.verdict for name, suite in withhold_claims(suites, BROKEN_STEP).items()}
+    assert found == {name: Verdict.PASSED if name in ON_MESSAGES else Verdict.UNKNOWN for name in Suite}
+
+
 def test_an_expectation_that_is_worse_than_its_suite_is_withheld_too() -> None:
     suite = suite_judgement(Verdict.PASSED).model_copy(update={"expectations": (make_check(Verdict.FAILED),)})
     assert withhold_claims({Suite.RECOVERY: suite}, BROKEN_STEP)[Suite.RECOVERY].worst is Verdict.UNKNOWN
@@ -215,6 +221,9 @@ def test_a_step_that_only_repeats_the_problem_of_another_is_left_out(tmp_path: P
     run = make_sealed(tmp_path)
     write_record(run, StepProblem(step="break_it", problem="the load failed before its time: p0: no slots"))
     write_record(run, StepProblem(step="load", problem="p0: no slots"))
+    assert examine_instrument(run, AGREE).problems == ["step load failed: p0: no slots"]
+    # What failed may itself say that something failed.
+    write_record(run, StepProblem(step="break_it", problem="the load failed: p0: no slots"))
     assert examine_instrument(run, AGREE).problems == ["step load failed: p0: no slots"]
 
 

@@ -91,6 +91,8 @@ def test_publish_times_rest_on_the_clocks_that_they_were_taken_from(
     doubt = read_wall_clocks(plant(tmp_path, make_note(process, (3, 2.0)))).doubt_publish_times()
     assert bool(doubt) is doubted
     assert ("stepped by +2.00 s" in doubt) is doubted
+    # It completes a sentence.
+    assert not doubted or doubt.endswith("2023-11-14 22:13:23 UTC")
 
 
 def test_times_of_two_hosts_are_in_doubt_if_a_clock_stepped(tmp_path: Path) -> None:
@@ -173,6 +175,13 @@ def test_a_client_that_was_killed_before_its_first_note_puts_no_times_in_doubt(t
     read = EpochRead(epoch=0, segments=rows, rows=rows, missing=())
     write_record(run, ClientRecordRead(client=PRODUCER, epochs=(read,), at=START))
     assert bool(read_wall_clocks(run).doubt_hosts()) is bool(rows)
+
+
+def test_a_client_whose_record_is_damaged_may_have_recorded_a_row(tmp_path: Path) -> None:
+    run = plant(tmp_path)
+    Path(run.path("state", "wall_clock_note-load-0.json")).unlink()
+    Path(run.path("state", "client_record_read-load-0.json")).write_text("{", encoding="utf-8")
+    assert "nothing says on which host" in read_wall_clocks(run).doubt_hosts()
 
 
 @pytest.mark.parametrize(
