@@ -57,8 +57,10 @@ def test_crossed_messages_are_those_of_all_pairs(first: int, others: int, seed: 
     slot = random.permutation(first + others)
     slot[:first].sort()
     group = random.integers(0, (1, 3, 50)[seed % 3], first + others)
-    # Values rise with the slot, and some are moved. Few have equal values.
-    value = 10 * slot + np.where(random.random(len(slot)) < (0.002, 0.2)[seed % 2], random.integers(-300, 300), 0)
+    # Values rise with the slot, and some are moved, so that some are equal.
+    moved = random.random(len(slot)) < (0.002, 0.2)[seed % 2]
+    moved[first:] = True
+    value = slot + np.where(moved, random.integers(-9, 9, len(slot)), 0)
     highest = (0, 1 << 61)[seed // 3 % 2]
 
     late, early = find_crossed(Compared.from_values(slot, group, value + highest), first, may_tie=may_tie)
