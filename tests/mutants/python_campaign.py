@@ -3,7 +3,8 @@
 mutmut makes the mutants, those of texts left out: each function gets a copy for each change, and the name of one mutant
 says which copy is called. The files of the checkout do not change, because the changed modules are only in memory. The
 tests run once without a change, and which test reaches which function is kept. A child process runs the tests that
-reach the function of a mutant, the fastest first, and ends with the first test that fails.
+reach the function of a mutant. Those that killed other mutants of the file run first, then the fastest. The process
+ends with the first test that fails.
 """
 
 from __future__ import annotations

@@ -160,15 +160,14 @@ def run_package(package: str, mutants: Sequence[SqlMutant], results: Path, optio
         run_pytest(tests, Recording(partial(record, package, recording)))
     print(f"{len(mutants)} mutants of `{package}`", flush=True)
     killers = read_killers(results.parent)
-    reached = screen([mutant for mutant in mutants if mutant.key not in killers], recording, results)
-    # Other tests may notice these too.
-    partly = {mutant for mutant, tests in reached.items() if len(tests) == _MOST_TESTS}
     killed = {mutant: [killers[mutant.key]] for mutant in mutants if mutant.key in killers}
+    reached = screen([mutant for mutant in mutants if mutant not in killed], recording, results)
+    # Other tests may notice these too.
+    partly = {*killed, *(mutant for mutant, tests in reached.items() if len(tests) == _MOST_TESTS)}
 
     def prepare(mutant: SqlMutant) -> Prepare:
         return change({mutant.file: mutant.sql})
 
-    partly |= set(killed)
     run_pytest(tests, Campaign(reached | killed, prepare, results, options, refused=REFUSED, partly=partly))
 
 

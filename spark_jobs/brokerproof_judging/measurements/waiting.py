@@ -64,7 +64,8 @@ def read_time_until_low(
 
     `levels` has the levels of each source's samples after the effect. If a value was not low again by its last sample,
     the estimate is marked "at least", and `still` is its evidence. Otherwise, `ended` is the evidence. But if the
-    samples of a source stop too early (`is_silent`), the estimate has no value, even if no value was high.
+    samples of a source stop too early (`is_silent`), the estimate has no value, even if no value was high. A later time
+    without samples makes the estimate longer (`widen_by_silence`).
     `standstills` are the times in which clients stood still and may have kept a value high.
     """
     rose = [name for name, values in levels.items() if any(level is Level.HIGH for _, level in values)]

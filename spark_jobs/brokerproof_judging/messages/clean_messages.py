@@ -339,13 +339,13 @@ def check_sequence(
     may_tie = value == "received_at"
     # If two messages of a key are crossed, they are also crossed among all messages of their producer. Most are not.
     crossed = order.find_crossed(_compare(events, _group(events, found.producers)), clean, may_tie=may_tie)
-    rows = np.flatnonzero(np.logical_or(*crossed))
-    if not len(rows):
+    suspects = np.flatnonzero(np.logical_or(*crossed))
+    if not len(suspects):
         return
     group = _group(events, found.keys)
-    clean_rows = int(np.count_nonzero(rows < clean))
-    crossed = order.find_crossed(_compare(events.take(rows), group[rows]), clean_rows, may_tie=may_tie)
-    late, early = (rows[each] for each in crossed)
+    clean_suspects = int(np.count_nonzero(suspects < clean))
+    crossed = order.find_crossed(_compare(events.take(suspects), group[suspects]), clean_suspects, may_tie=may_tie)
+    late, early = (suspects[each] for each in crossed)
     found.clean[events.slot[late]] = False
     found.compared[events.slot[late]] = True
     found.compared[events.slot[early[early >= clean]]] = True

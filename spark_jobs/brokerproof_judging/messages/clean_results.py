@@ -493,11 +493,11 @@ class SavedMessages:
         places += [(*place, index) for index, place in enumerate(self.subscriptions)]
         for cluster, subscription, index in places:
             slot = np.flatnonzero(self.clean & self.arrays[f"required_{cluster}"])
-            equal = self._make_equal_results(run_id, min(len(slot), _ROWS_A_GROUP), cluster, subscription)
+            constant = self._make_constant_columns(run_id, min(len(slot), _ROWS_A_GROUP), cluster, subscription)
             for first in range(0, len(slot), _ROWS_A_GROUP):
-                yield self._make_results(slot[first : first + _ROWS_A_GROUP], cluster, index, equal)
+                yield self._make_results(slot[first : first + _ROWS_A_GROUP], cluster, index, constant)
 
-    def _make_equal_results(
+    def _make_constant_columns(
         self, run_id: str, count: int, cluster: int, subscription: int | None
     ) -> Mapping[str, pa.Array]:
         """Return the columns whose values are equal in all rows of a place."""
@@ -515,11 +515,11 @@ class SavedMessages:
         }
 
     def _make_results(
-        self, slot: Array, cluster: int, index: int | None, equal: Mapping[str, pa.Array]
+        self, slot: Array, cluster: int, index: int | None, constant: Mapping[str, pa.Array]
     ) -> pa.RecordBatch:
         arrays = self.arrays
         columns = {
-            **{name: column.slice(0, len(slot)) for name, column in equal.items()},
+            **{name: column.slice(0, len(slot)) for name, column in constant.items()},
             **{name: self._take(name, arrays[name][slot]) for name in ("topic", "producer", "key")},
             "home": self._take("cluster", arrays["home"][slot]),
             **{name: arrays[name][slot] for name in ("partition", "seq", "scheduled_at", "sent_at", "settled_at")},

@@ -1,4 +1,6 @@
-"""Compares messages of one producer, key and partition by arrays: by position, by time of delivery, or by arrival.
+"""Compares messages of a group by arrays: by position, by time of delivery, or by arrival.
+
+A group has the messages of one producer, or of one of its keys, in one partition and to one incarnation of a consumer.
 
 A message is *late* if one of its group with a higher seq has a lower value, and the other message is *early*. Messages
 that are neither late nor early are in order, and SQL judges the order of the others without them.
@@ -48,7 +50,7 @@ class Compared:
         compared = cls(slot=slot, group=group, ordered=value[:0], values=values, lowest=lowest, span=span)
         return replace(compared, ordered=compared.order(group, value))
 
-    def take(self, rows: Array | slice) -> Compared:
+    def take(self, rows: Array) -> Compared:
         return replace(self, slot=self.slot[rows], group=self.group[rows], ordered=self.ordered[rows])
 
     def number_by_seq(self, rows: Array | slice, slots: int) -> Array:

@@ -434,6 +434,12 @@ def unproven_where_only_another_partition_drained(history):
 SEEN = f"{GONE}, delivered to audit in main, stored in main"
 
 
+def unproven_in_other(known, why):
+    """The finding of p0/3 in the cluster `other`, to which replication did not drain."""
+    detail = f"{known}, and not found in other, but replication did not drain: {why}"
+    return {("unproven", True, "other", None, "p0", 3): ("replication_not_drained", detail)}
+
+
 @planted(REPLICATED)
 def not_replicated_before_the_end_that_the_drain_saw(history):
     history.drained_to(BEHIND, "main", "other")
@@ -450,12 +456,7 @@ def not_replicated_before_the_end_that_the_drain_saw(history):
 def unproven_behind_the_end_of_the_home_that_the_drain_saw(history):
     history.drained_to(PLACE, "main", "other")
     forget_everywhere(history, cluster="other")
-    return {
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            f"{SEEN}, and not found in other, but replication did not drain: it drained up to 5:6 only",
-        )
-    }
+    return unproven_in_other(SEEN, "it drained up to 5:6 only")
 
 
 def drain_with_an_unread_home(history, end):
@@ -485,24 +486,14 @@ def not_replicated_from_an_unread_home_before_the_end_that_the_drain_saw(history
 
 @planted(REPLICATED)
 def unproven_from_an_unread_home_behind_the_end_that_the_drain_saw(history):
-    return drain_with_an_unread_home(history, PLACE) | {
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            f"{GONE}, and not found in other, but replication did not drain: it drained up to 5:6 only",
-        )
-    }
+    return drain_with_an_unread_home(history, PLACE) | unproven_in_other(GONE, "it drained up to 5:6 only")
 
 
 @planted(REPLICATED)
 def unproven_from_an_unread_home_without_an_acked_position(history):
     expected = drain_with_an_unread_home(history, BEHIND)
     history.rows("publishes", "p0", 3)[0].update(segment=None, offset=None, batch_index=None)
-    return expected | {
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            f"{GONE}, and not found in other, but replication did not drain: it drained up to 5:7 only",
-        )
-    }
+    return expected | unproven_in_other(GONE, "it drained up to 5:7 only")
 
 
 @planted(REPLICATED)
@@ -515,10 +506,7 @@ def unproven_from_a_home_whose_reading_left_no_record(history):
             "log_not_read_to_end",
             f"{GONE}, and not found in main, but its log was not read to its end: no step left a record of it",
         ),
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            f"{GONE}, and not found in other, but replication did not drain: it drained up to 5:7 only",
-        ),
+        **unproven_in_other(GONE, "it drained up to 5:7 only"),
     }
 
 
@@ -541,25 +529,14 @@ def unproven_in_a_cluster_that_delivered_it_from_a_log_without_a_record(history)
     history.forget("stored", "p0", 3, cluster="other")
     (row,) = history.rows("deliveries", "p0", 3, cluster="other")
     row["partition"] = 7
-    return {
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, stored in main, "
-            "and not found in other, but replication did not drain: 12 behind",
-        )
-    }
+    return unproven_in_other(SEEN, "12 behind")
 
 
 @planted(REPLICATED)
 def unproven_in_a_cluster_to_which_no_step_recorded_replication(history):
     history.not_recorded("main", "other")
     forget_everywhere(history, cluster="other")
-    return {
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            f"{SEEN}, and not found in other, but replication did not drain: no step left a record of it",
-        )
-    }
+    return unproven_in_other(SEEN, "no step left a record of it")
 
 
 @planted()
@@ -596,13 +573,7 @@ def unproven_replication_not_drained(history):
     history.not_replicated()
     history.forget("stored", "p0", 3, cluster="other")
     history.forget("deliveries", "p0", 3, cluster="other")
-    return {
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, stored in main, "
-            "and not found in other, but replication did not drain: 12 behind",
-        )
-    }
+    return unproven_in_other(SEEN, "12 behind")
 
 
 @planted(REPLICATED)
@@ -625,13 +596,7 @@ def unproven_where_it_was_delivered_from_a_log_that_was_not_read(history):
     history.rows("deliveries", "p0", 3, cluster="other")[0]["partition"] = 1
     history.partitions[history.topic].add(1)
     history.not_read_to_end("other", partition=1)
-    return {
-        ("unproven", True, "other", None, "p0", 3): (
-            "replication_not_drained",
-            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, stored in main, "
-            "and not found in other, but replication did not drain: 12 behind",
-        )
-    }
+    return unproven_in_other(SEEN, "12 behind")
 
 
 @planted()
