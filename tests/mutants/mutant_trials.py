@@ -53,6 +53,9 @@ _MEMORY = 8 << 30
 # The tests against a mutant may take this many times their usual processor time, and some seconds more. If the usual
 # time is not known, and while they wait, they may take the longest time. It is many times as long as all tests take.
 _USUAL_TIMES, _SPARE_S, _LONGEST_S = 10, 30, 900
+# For the order of tests: a mutant killed in the same part counts as much as this many in the same file. A test that
+# killed none counts as this share of a mutant. Beginning a test takes this many seconds.
+_PART_WEIGHT, _UNTRIED, _START_S = 10, 0.1, 0.02
 
 
 class Fate(StrEnum):
@@ -63,10 +66,15 @@ class Fate(StrEnum):
 
 
 class Mutant(Protocol):
-    """A change of a file. `key` is the hash of the file's name and of the changed code."""
+    """A change of a file. `key` is the hash of the file's name and of the changed code.
+
+    `part` is the part of the file that one test is likely to cover: a function, or all of a SQL file.
+    """
 
     @property
     def file(self) -> str: ...
+    @property
+    def part(self) -> str: ...
     @property
     def change(self) -> str: ...
     @property
@@ -95,8 +103,8 @@ class Recording:
 class Campaign:
     """A plugin of pytest that runs the tests that may notice a mutant against each mutant, instead of once.
 
-    The test that killed the mutant in an earlier campaign runs first, then those that killed most mutants of the same
-    file, and the others in their order. `mutants` has the tests that may notice each mutant, none if all may. If one of
+    The test that killed the mutant in an earlier campaign runs first. The others run in the order of the mutants that
+    they are likely to kill in a second. `mutants` has the tests that may notice each mutant, none if all may. If one of
     `partly` survives its tests, all others run too.
     """
 
@@ -115,7 +123,7 @@ class Campaign:
         self._partly, self._usual = set(partly), usual
         self._mutants, self._prepare, self._refused = dict(mutants), prepare, refused
         self._results, self._options = results, options
-        # By file, how many mutants each test killed.
+        # By file and by part, how many mutants each test killed.
         self._kills: dict[str, Counter[str]] = defaultdict(Counter)
         self._killers = read_killers(results.parent)
 
@@ -142,7 +150,8 @@ class Campaign:
                 mutant, trial = running.pop(answer)
                 with trial:
                     fate, why = trial.conclude(limit_s=0)
-                self._kills[mutant.file][why] += fate is Fate.TEST
+                for name in {mutant.file, mutant.part}:
+                    self._kills[name][why] += fate is Fate.TEST
                 if fate is Fate.SURVIVED and mutant in self._partly:
                     self._partly.remove(mutant)
                     self._mutants[mutant] = ()
@@ -153,8 +162,17 @@ class Campaign:
         return True
 
     def _sort_tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        killer, kills = self._killers.get(mutant.key), self._kills[mutant.file]
-        return sorted(items, key=lambda item: (item.nodeid != killer, -kills[item.nodeid]))
+        killer, by_part, by_file = (
+            self._killers.get(mutant.key),
+            *map(self._kills.__getitem__, (mutant.part, mutant.file)),
+        )
+
+        def sort_key(item: pytest.Item) -> tuple[bool, float]:
+            name = item.nodeid
+            seconds = 1 if self._usual is None else self._usual[name] + _START_S
+            return name != killer, -(_PART_WEIGHT * by_part[name] + by_file[name] + _UNTRIED) / seconds
+
+        return sorted(items, key=sort_key)
 
 
 class Trial:

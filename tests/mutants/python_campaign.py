@@ -3,8 +3,8 @@
 mutmut makes the mutants, those of texts left out: each function gets a copy for each change, and the name of one mutant
 says which copy is called. The files of the checkout do not change, because the changed modules are only in memory. The
 tests run once without a change, and which test reaches which function is kept. A child process runs the tests that
-reach the function of a mutant. Those that killed other mutants of the file run first, then the fastest. The process
-ends with the first test that fails.
+reach the function of a mutant. Those run first that are likely to kill most in a second. The process ends with the
+first test that fails.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ mutators.mutation_operators[:] = [
 
 @dataclass(frozen=True, kw_only=True)
 class PythonMutant:
-    """A changed copy of a function. `name` is mutmut's name of it; `function` is that of all copies of the function."""
+    """A changed copy of a function. `name` is mutmut's name of it; `part` is that of all copies of the function."""
 
     file: str
     name: str
-    function: str
+    part: str
     change: str
     key: str
 
@@ -138,7 +138,7 @@ def _list_mutants(file: str, names: Sequence[str], copies: Mapping[str, str]) ->
         yield PythonMutant(
             file=file,
             name=f"{module}.{name}",
-            function=f"{module}.{function}",
+            part=f"{module}.{function}",
             change=f"{function.removeprefix('x_')}: {before} → {after}",
             key=key,
         )
@@ -252,7 +252,7 @@ def run_group(group: str, options: argparse.Namespace) -> None:
         run_pytest(tests, Recording(partial(record_reach, reach)))
     recorded = json.loads(reach.read_text(encoding="utf-8"))
     known = read_results(results)
-    todo = {mutant: recorded["tests"].get(mutant.function, []) for mutant in mutants if mutant.key not in known}
+    todo = {mutant: recorded["tests"].get(mutant.part, []) for mutant in mutants if mutant.key not in known}
     for mutant in [mutant for mutant, names in todo.items() if not names]:
         write_result(results, mutant, Fate.SURVIVED, "no test reaches it")
         del todo[mutant]

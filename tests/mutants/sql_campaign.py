@@ -71,6 +71,10 @@ class SqlMutant:
     sql: str
 
     @property
+    def part(self) -> str:
+        return self.file
+
+    @property
     def key(self) -> str:
         return hashlib.sha256(f"{self.file}\n{self.sql}".encode()).hexdigest()[:16]
 

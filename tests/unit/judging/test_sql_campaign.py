@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -120,6 +121,26 @@ def test_a_test_that_killed_a_mutant_of_a_file_runs_first_against_its_next_one(t
     mutants = [make_mutant("x", "1"), make_mutant("x", "2"), make_mutant("y")]
     orders = try_mutants(dict.fromkeys(mutants, ()))
     assert orders == [TRIED, ["a/second", "a/first", "a/third"], TRIED]
+
+
+@dataclass(frozen=True)
+class PartMutant:
+    """A mutant of a part of the file `x`."""
+
+    part: str
+    key: str
+    file: str = "x"
+    change: str = "a change"
+
+
+def test_tests_run_in_the_order_of_the_mutants_that_they_are_likely_to_kill_in_a_second(try_mutants: Any) -> None:
+    usual = {"a/first": 0.3, "a/second": 1.0, "a/third": 0.05}
+    by_seconds, after_a_kill = ["a/third", "a/first", "a/second"], ["a/second", "a/third", "a/first"]
+    mutants = [PartMutant("f", "1"), PartMutant("g", "2")]
+    assert try_mutants(dict.fromkeys(mutants, ()), usual=usual) == [by_seconds, ["a/third", "a/second", "a/first"]]
+    # The more mutants of a file a test killed, the more likely it kills one of another part.
+    mutants = [PartMutant("f", "3"), PartMutant("f", "4"), PartMutant("g", "5")]
+    assert try_mutants(dict.fromkeys(mutants, ()), usual=usual) == [by_seconds, after_a_kill, after_a_kill]
 
 
 @pytest.mark.parametrize(
