@@ -202,7 +202,8 @@ def _find_longest(gaps: Sequence[Mapping[str, Any]], faults: Sequence[EffectiveF
         )
         if whole:
             _, start_us, end_us, place = max(whole)
-            proven_us = max((gap[0] for gap in proven), default=0)
+            # If a standstill covers a whole gap, no length is positive.
+            proven_us = max([0, *(gap[0] for gap in proven)])
             found[fault.name] = Gap(
                 start_us=start_us, end_us=end_us, place=place, places=len(whole), proven_us=proven_us
             )

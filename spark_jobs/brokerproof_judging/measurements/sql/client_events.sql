@@ -5,17 +5,12 @@
 CREATE MACRO name_partition(number) AS
     CASE WHEN number IS NULL THEN 'unknown partition' WHEN number >= 0 THEN 'partition ' || number END;
 
--- Only an ack names a partition, so an attempt without an ack gets the partition of acks of the same key.
+-- Only an ack names a partition, so an attempt without an ack gets the partition of acks of the same key. A key belongs
+-- to one producer, and a producer to one cluster.
 CREATE VIEW attempts AS
-WITH of_keys AS (
-    SELECT cluster, topic, producer, key, max(partition) AS of_key
-    FROM publishes
-    WHERE partition IS NOT NULL AND is_partitioned()
-    GROUP BY ALL
-)
+WITH of_keys AS (SELECT key, any_value(partition) AS of_key FROM publishes WHERE is_partitioned() GROUP BY key)
 SELECT
     p.cluster,
-    p.topic,
     p.partition,
     p.producer,
     p.seq,
@@ -27,7 +22,7 @@ SELECT
     concat_ws(
         '/', p.cluster, CASE WHEN is_partitioned() THEN name_partition(coalesce(p.partition, k.of_key)) END, p.producer
     ) AS place
-FROM publishes p LEFT JOIN of_keys k USING (cluster, topic, producer, key);
+FROM publishes p LEFT JOIN of_keys k USING (key);
 
 -- By place and fault: the attempts that were sent after the fault's effect or never sent (`waited`), and the first ack
 -- of a message that was sent after the effect. A message that was sent between injection and effect may be acked as if
@@ -35,11 +30,9 @@ FROM publishes p LEFT JOIN of_keys k USING (cluster, topic, producer, key);
 CREATE TABLE place_acks AS
 SELECT
     f.number AS fault,
-    a.topic,
-    a.cluster,
     a.producer,
     a.place,
-    max(a.in_unknown) AS in_unknown,
+    a.in_unknown,
     count(*) FILTER (a.outcome = 'acked') AS acks,
     count(*) FILTER (a.outcome = 'not_sent' OR a.sent >= f.effect) AS waited,
     min(a.acked) FILTER (a.sent >= f.effect) AS first
@@ -49,52 +42,42 @@ GROUP BY ALL;
 -- Messages of unknown partition have a place of their own, which has to get acks only if the producer got none at all.
 CREATE VIEW waiting_places AS
 SELECT *
-FROM (SELECT *, sum(acks) OVER (PARTITION BY fault, topic, cluster, producer) AS acks_of_producer FROM place_acks)
+FROM (SELECT *, sum(acks) OVER (PARTITION BY fault, producer) AS acks_of_producer FROM place_acks)
 WHERE NOT in_unknown OR acks_of_producer = 0;
 
 -- A message is late from `start` to `until`, its first ack or the load's end. Messages due before the steady phase are
 -- left out.
 CREATE TABLE late AS
 SELECT
-    topic,
-    max(place) AS place,
-    min(scheduled) + late_after() AS start,
-    coalesce(least(min(acked), load_end()), load_end()) AS until,
-    coalesce(min(acked) < load_end(), false) AS answered
+    any_value(place) AS place,
+    any_value(scheduled) + late_after() AS start,
+    least(min(acked), load_end()) AS until,
+    until < load_end() AS answered
 FROM attempts
-GROUP BY cluster, topic, producer, seq
+GROUP BY producer, seq
 HAVING start < load_end() AND start >= load_start() + late_after();
 
 -- Late times of one place that overlap or touch each other are one interruption.
 CREATE VIEW interruptions AS
-WITH times AS (SELECT DISTINCT topic, place, start, until FROM late WHERE until > start),
-reached AS (
+WITH reached AS (
     SELECT *, max(until) OVER (
-        PARTITION BY topic, place ORDER BY start, until ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        PARTITION BY place ORDER BY start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS reached
-    FROM times
+    FROM late
+    WHERE until > start
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (reached IS NULL OR start > reached) OVER (
-        PARTITION BY topic, place ORDER BY start, until ROWS UNBOUNDED PRECEDING
-    ) AS number
-    FROM reached
+    SELECT *, count(*) FILTER (start > reached) OVER (PARTITION BY place ORDER BY start) AS number FROM reached
 )
-SELECT topic, place, min(start) AS start, max(until) AS until FROM numbered GROUP BY topic, place, number;
+SELECT place, min(start) AS start, max(until) AS until FROM numbered GROUP BY place, number;
 
 -- Each time twice: whole, and the parts in which the client's standstills had no effect (`proven`).
 CREATE VIEW interruptions_of_faults AS
 WITH parts AS (
-    SELECT topic, place, start, until, false AS proven FROM interruptions
+    SELECT *, false AS proven FROM interruptions
     UNION ALL
-    SELECT
-        i.topic,
-        i.place,
-        greatest(i.start, coalesce(s.start, i.start)),
-        least(i.until, coalesce(s.until, i.until)),
-        true
-    FROM interruptions i
-    LEFT JOIN free_times s ON s.kind = 'interruptions' AND s.client = split_part(i.place, '/', -1)
+    SELECT i.place, greatest(i.start, s.start), least(i.until, s.until), true
+    FROM interruptions i LEFT JOIN free_times s ON s.kind = 'interruptions' AND s.client = split_part(i.place, '/', -1)
 ),
 touching AS (
     SELECT f.number AS fault, p.*
@@ -103,13 +86,13 @@ touching AS (
 ),
 -- The part of an interruption that no earlier one covers, in any place. The sum of these parts counts no time twice.
 added AS (
-    SELECT *, greatest(0, until - greatest(start, coalesce(max(until) OVER (
-        PARTITION BY fault, proven ORDER BY start, until ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ), start))) AS added
+    SELECT *, greatest(0, until - greatest(start, max(until) OVER (
+        PARTITION BY fault, proven ORDER BY start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ))) AS added
     FROM touching
 ),
 -- Whether the last message that was due at the place had no ack when the load ended.
-away AS (SELECT topic, place, NOT arg_max(answered, start) AS away FROM late GROUP BY ALL)
+away AS (SELECT place, NOT arg_max(answered, start) AS away FROM late GROUP BY ALL)
 SELECT
     fault,
     proven,
@@ -118,22 +101,22 @@ SELECT
     sum(until - start)::BIGINT AS length,
     max(until) AS last,
     any_value(away) AS away
-FROM added JOIN away USING (topic, place)
-GROUP BY fault, proven, topic, place;
+FROM added JOIN away USING (place)
+GROUP BY fault, proven, place;
 
 -- A row with null for `moment` names a place that has to get events, even if it gets none.
 CREATE VIEW events AS
-SELECT 'acks' AS kind, split_part(place, '/', -1) AS client, topic, place, acked AS moment
+SELECT 'acks' AS kind, split_part(place, '/', -1) AS client, place, acked AS moment
 FROM attempts
 WHERE outcome = 'acked'
 UNION ALL
-SELECT DISTINCT 'acks', split_part(place, '/', -1), topic, place, NULL::BIGINT
+SELECT 'acks', split_part(place, '/', -1), place, NULL::BIGINT
 FROM waiting_places
 WHERE acks_of_producer = 0
 UNION ALL
 -- Repeated deliveries end no gap: new messages may still be delayed. A message without a readable producer or seq is
 -- identified by its position.
-SELECT 'deliveries', subscription, topic, place, min(moment)
+SELECT 'deliveries', subscription, place, min(moment)
 FROM (
     SELECT
         *,
@@ -145,12 +128,11 @@ FROM (
     FROM deliveries d LEFT JOIN moves m USING (subscription)
 )
 WHERE has_subscriptions()
-GROUP BY subscription, topic, place, producer, seq, position
+GROUP BY subscription, place, producer, seq, position
 UNION ALL
 SELECT DISTINCT
     'deliveries',
     e.subscription,
-    a.topic,
     concat_ws('/', e.label, e.subscription, name_partition(a.partition)),
     NULL::BIGINT
 FROM attempts a JOIN expecting e ON e.home = a.cluster
@@ -163,34 +145,24 @@ WITH ordered AS (
     SELECT
         *,
         coalesce(lag(moment) OVER in_order, load_start()) AS before,
-        lead(true) OVER in_order IS NULL AS is_last
+        lead(kind) OVER in_order IS NULL AS is_last
     FROM events
-    WINDOW in_order AS (PARTITION BY kind, topic, place ORDER BY moment NULLS FIRST)
+    WINDOW in_order AS (PARTITION BY kind, place ORDER BY moment NULLS FIRST)
 ),
 gaps AS (
-    SELECT kind, client, topic, place, before AS start, moment AS until FROM ordered
+    SELECT kind, client, place, before AS start, moment AS until FROM ordered
     UNION ALL
-    SELECT kind, client, topic, place, coalesce(moment, load_start()), load_end() FROM ordered WHERE is_last
+    SELECT kind, client, place, coalesce(moment, load_start()), load_end() FROM ordered WHERE is_last
 ),
 touching AS (
-    SELECT f.number AS fault, g.*
-    FROM gaps g JOIN faults f ON g.start < f.until AND g.until > f.begin
-    WHERE g.until > g.start AND g.start < load_end()
+    SELECT f.number AS fault, g.* FROM gaps g JOIN faults f ON g.start < f.until AND g.until > f.begin
 ),
 parts AS (
-    SELECT fault, kind, topic, place, start, until, false AS proven FROM touching
+    SELECT fault, kind, place, start, until, false AS proven FROM touching
     UNION ALL
-    SELECT
-        t.fault,
-        t.kind,
-        t.topic,
-        t.place,
-        greatest(t.start, coalesce(s.start, t.start)),
-        least(t.until, coalesce(s.until, t.until)),
-        true
+    SELECT t.fault, t.kind, t.place, greatest(t.start, s.start), least(t.until, s.until), true
     FROM touching t LEFT JOIN free_times s USING (kind, client)
 )
 SELECT fault, kind, proven, place, max({'length': until - start, 'start': start, 'until': until}) AS gap
 FROM parts
-WHERE start < until
-GROUP BY fault, kind, proven, topic, place;
+GROUP BY fault, kind, proven, place;

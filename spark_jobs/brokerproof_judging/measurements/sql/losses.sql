@@ -1,17 +1,14 @@
 -- By fault, the messages that no cluster holds and that have an anomaly in a log: lost, or without proof.
-WITH wanting AS (
-    SELECT DISTINCT topic, producer, seq FROM messages WHERE subscription IS NULL AND len(anomalies) > 0
-),
-missing AS (
+WITH missing AS (
     SELECT
-        min(home) AS home,
-        coalesce(epoch_us(min(sent_at)), 0) AS sent,
-        epoch_us(min(settled_at) FILTER (outcome = 'acked')) AS acked,
+        any_value(home) AS home,
+        coalesce(epoch_us(any_value(sent_at)), 0) AS sent,
+        epoch_us(any_value(settled_at) FILTER (outcome = 'acked')) AS acked,
         flatten(list(anomalies)) AS anomalies
     -- Few messages have an anomaly, so only their rows are grouped.
-    FROM messages SEMI JOIN wanting USING (topic, producer, seq)
+    FROM messages SEMI JOIN (SELECT producer, seq FROM messages WHERE len(anomalies) > 0) USING (producer, seq)
     WHERE subscription IS NULL
-    GROUP BY topic, producer, seq
+    GROUP BY producer, seq
     HAVING max(copies) = 0
 ),
 judged AS (

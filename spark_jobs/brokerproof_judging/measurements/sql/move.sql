@@ -1,14 +1,14 @@
 -- The messages that a subscription got before and after it moved to another cluster.
 WITH by_message AS (
     SELECT
-        coalesce(bool_or(deliveries > 0) FILTER (m.subscription = v.subscription AND cluster = before), false) AS had,
-        coalesce(bool_or(deliveries > 0) FILTER (m.subscription = v.subscription AND cluster = after), false) AS got,
-        coalesce(bool_or(outcome = 'acked'), false) AS acked,
-        coalesce(bool_or(list_contains(anomalies, 'unproven')) FILTER (
+        coalesce(any_value(deliveries > 0) FILTER (m.subscription = v.subscription AND cluster = before), false) AS had,
+        coalesce(any_value(deliveries > 0) FILTER (m.subscription = v.subscription AND cluster = after), false) AS got,
+        any_value(outcome) = 'acked' AS acked,
+        bool_or(list_contains(anomalies, 'unproven')) FILTER (
             cluster = after AND (m.subscription = v.subscription OR m.subscription IS NULL)
-        ), false) AS unproven
+        ) AS unproven
     FROM messages m CROSS JOIN move v
-    GROUP BY topic, producer, seq
+    GROUP BY producer, seq
 )
 SELECT
     count(*) FILTER (had) AS had,

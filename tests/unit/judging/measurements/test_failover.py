@@ -8,7 +8,14 @@ Everything is published on `main` and replicated to `other`. What became of each
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from brokerproof.run.tables import SCHEMAS
+from brokerproof_judging.database import open_database
+from brokerproof_judging.measurements.failover import measure_failover
 
 from ..history import REPLICATED, SEGMENT, History
 from ..judged import Judged
@@ -78,3 +85,81 @@ def test_what_it_missed_is_not_known_without_proof(spark, tmp_path, lacking):
     assert judged.measured("missed_by_move", "mover")["value"] is None
     assert judged.measured("repeated_by_move", "mover")["value"] == 1
     assert judged.judgement["verdict"] != "passed"
+
+
+LOG, OF_ANOTHER = None, "stays"
+
+
+def count_moved(tmp_path: Path, *places: tuple[str | None, str, int, str], outcome: str | None = "acked") -> list[Any]:
+    """Return what `mover` got twice and missed, of one message.
+
+    A place of the message is a subscription or a log, its cluster, the number of deliveries, and an anomaly or nothing.
+    """
+    rows = [
+        {
+            **{"topic": TOPIC, "producer": "p0", "seq": 0, "outcome": outcome, "cluster": cluster},
+            **{"subscription": subscription, "deliveries": deliveries, "anomalies": [anomaly] if anomaly else []},
+        }
+        for subscription, cluster, deliveries, anomaly in places
+    ]
+    run = planted().write(tmp_path / "run")
+    with open_database() as connection:
+        connection.register("messages", pa.Table.from_pylist(rows, schema=SCHEMAS["messages"]))
+        return [(each.estimate.value, each.estimate.evidence) for each in measure_failover(run, connection)]
+
+
+BEFORE, AFTER_IT = (
+    "delivered on main and other, of {} that were delivered before it moved",
+    "delivered on neither of main and other",
+)
+
+
+@pytest.mark.parametrize(
+    ("places", "outcome", "had", "repeated", "missed"),
+    [
+        ([("mover", "main", 1, ""), ("mover", "other", 2, "")], "acked", 1, 1, 0),
+        ([("mover", "main", 1, ""), ("mover", "other", 0, "")], "acked", 1, 0, 0),
+        ([("mover", "main", 0, ""), ("mover", "other", 1, "")], "acked", 0, 0, 0),
+        ([("mover", "main", 0, ""), ("mover", "other", 0, "")], "acked", 0, 0, 1),
+        ([("mover", "main", 0, ""), ("mover", "other", 0, "")], "unknown", 0, 0, 0),
+        # It was never published.
+        ([("mover", "main", 0, ""), ("mover", "other", 0, "")], None, 0, 0, 0),
+        # It did not have to get there, or was seen there only.
+        ([("mover", "main", 0, "")], "acked", 0, 0, 1),
+        ([("mover", "main", 1, "")], "acked", 1, 0, 0),
+        ([("mover", "other", 0, "")], "acked", 0, 0, 1),
+        ([("mover", "other", 1, "")], "acked", 0, 0, 0),
+        # Another subscription is another thing.
+        ([(OF_ANOTHER, "main", 1, ""), ("mover", "main", 0, ""), ("mover", "other", 1, "")], "acked", 0, 0, 0),
+        ([(OF_ANOTHER, "other", 1, ""), ("mover", "main", 1, ""), ("mover", "other", 0, "")], "acked", 1, 0, 0),
+    ],
+)
+def test_a_moved_subscription_repeats_what_it_got_in_both_clusters_and_misses_what_it_got_in_none(
+    tmp_path: Path, places: list[Any], outcome: str | None, had: int, repeated: float, missed: float
+) -> None:
+    found = count_moved(tmp_path, *places, outcome=outcome)
+    assert found == [(repeated, BEFORE.format(had)), (missed, AFTER_IT)]
+
+
+@pytest.mark.parametrize(
+    ("unproven", "got", "is_known"),
+    [
+        (("mover", "other"), (0, 0), False),
+        ((LOG, "other"), (0, 0), False),
+        # It was delivered, so nothing is missing.
+        (("mover", "other"), (1, 0), True),
+        ((LOG, "other"), (0, 1), True),
+        # Only where it went to, something can be missing.
+        ((LOG, "main"), (0, 0), True),
+        (("mover", "main"), (0, 0), True),
+        ((OF_ANOTHER, "other"), (0, 0), True),
+    ],
+)
+def test_a_message_without_proof_where_the_subscription_went_to_may_be_missed(
+    tmp_path: Path, unproven: tuple[str | None, str], got: tuple[int, int], is_known: bool
+) -> None:
+    deliveries = {("mover", "main"): got[0], ("mover", "other"): got[1], (LOG, "main"): 0, (LOG, "other"): 0}
+    deliveries[OF_ANOTHER, "other"] = 0
+    places = [(*place, count, "unproven" if place == unproven else "") for place, count in deliveries.items()]
+    _, missed = count_moved(tmp_path, *places)
+    assert missed == ((0.0 if sum(got) else 1.0, AFTER_IT) if is_known else (None, "1 of them are unproven"))

@@ -489,12 +489,13 @@ def test_a_message_that_another_subscription_got_before_is_new_to_this_one(judge
     assert row["evidence"].endswith("of 4 places")
 
 
-def test_messages_without_a_name_are_told_apart_by_their_positions(judge):
+@pytest.mark.parametrize(("producer", "seq"), [(None, None), ("p0", None), (None, 3)])
+def test_messages_without_a_name_are_told_apart_by_their_positions(judge, producer, seq):
     """A message of another producer than the run's own is delivered, too."""
     history = Clients().load()
     for row in history.deliveries:
         if row["partition"] == 1:
-            row.update(producer=None, seq=None)
+            row.update(producer=producer, seq=seq)
     row = judge(history.fault("first", injected=49, effective=49.5))("longest_delivery_gap_s")
 
     assert row["value"] == pytest.approx(0.1, abs=0.001)
@@ -802,3 +803,103 @@ def test_no_gap_is_measured_without_an_event_and_without_an_expected_one(judge):
     for kind in ("ack", "delivery"):
         row = measured(f"longest_{kind}_gap_s")
         assert (row["value"], row["evidence"]) == (None, f"no {kind} was recorded, and none was expected")
+
+
+def late_until(*late):
+    """The delays of acks if messages of (partition, second) get them late, at the time after it."""
+    ends = {(partition, second): end for partition, second, end in late}
+    return lambda where, second: ends[where, second] - second if (where, second) in ends else 0.01
+
+
+def test_late_times_that_touch_each_other_are_one_interruption(judge):
+    """The first message is late from 30 to 33 s, and the second one from 33 s on."""
+    history = Clients().load(acked_after=late_until((1, 29.0, 33.0), (1, 32.0, 36.0)))
+    measured = judge(history.fault("first", injected=34, effective=34))
+
+    # Both began before the fault, and count whole.
+    assert measured("unavailable_s")["value"] == 6
+    assert "1 places" in measured("rto_s")["evidence"]
+
+
+@pytest.mark.parametrize("places", [(1, 1, 1), (0, 1, 1)])
+def test_a_late_time_within_a_longer_one_ends_nothing(judge, places):
+    late = ((places[0], 29.0, 40.0), (places[1], 30.0, 32.0), (places[2], 34.0, 36.0))
+    history = Clients().load(acked_after=late_until(*late)).fault("first", injected=28, effective=28)
+    measured = judge(history)
+
+    assert measured("unavailable_s")["value"] == 10
+    assert (
+        f"main/partition {places[0]}/p0 was interrupted longest, for 10.000 s" in measured("unavailable_s")["evidence"]
+    )
+
+
+def test_an_interruption_that_ends_with_an_injection_or_begins_with_the_next_one_is_of_no_fault_between(judge):
+    history = Clients(names=("first", "second", "third"))
+    history.load(acked_after=late_until((1, 29.0, 33.0), (1, 49.0, 52.0)))
+    for name, second in (("first", 20), ("second", 33), ("third", 50)):
+        history.fault(name, injected=second, effective=second)
+    measured = judge(history)
+
+    assert [measured("rto_s", name)["value"] for name in ("first", "second", "third")] == [13, 0, 2]
+
+
+def test_a_gap_that_begins_with_the_next_injection_is_not_of_this_fault(judge):
+    """Partition 1 has an ack at 40.000 s, and the next one at 46.010 s."""
+    history = Clients(names=("first", "second"))
+    silent = silence(1, 39.95, 46.01)
+    history.load(acked_after=lambda where, second: 0.1 if (where, second) == (1, 39.9) else silent(where, second))
+    history.fault("first", injected=30, effective=30).fault("second", injected=40, effective=40)
+    measured = judge(history)
+
+    assert measured("longest_ack_gap_s", "first")["value"] < 1
+    assert measured("longest_ack_gap_s", "second")["value"] == pytest.approx(6.01)
+
+
+def test_a_gap_that_is_over_when_the_fault_is_injected_is_not_of_it(judge):
+    """Partition 1 has no ack from 33.9 s to 40.000 s."""
+    history = Clients().load(acked_after=silence(1, 34, 40)).fault("first", injected=40, effective=40)
+
+    assert judge(history)("longest_ack_gap_s")["value"] < 1
+
+
+def test_the_first_gap_begins_with_the_load(judge):
+    history = Clients().load(acked_after=silence(1, 0, 20)).fault("first", injected=15, effective=15)
+
+    assert judge(history)("longest_ack_gap_s")["value"] == 20
+
+
+def test_no_time_is_left_if_the_standstill_covers_the_whole_interruption(judge):
+    history = Clients(bounds={"rto_s": {"max": 1}}).fault("first", injected=29, effective=29)
+    # The effect of the standstill lasts as long again.
+    row = judge(stand_still(history.load(acked_after=late_until((1, 29.0, 34.0))), 30, 32))("rto_s")
+
+    assert (row["value"], row["at_least"], row["at_most"]) == (None, 0, 5)
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_the_first_ack_of_all_attempts_ends_a_late_time(judge, later):
+    """A producer's second process publishes the message again, and gets an ack after 30 s."""
+    history = Clients().load().fault("first", injected=39, effective=39)
+    row = next(row for row in history.publishes if row["scheduled_at"] == START + 40 * SECOND)
+    scheduled = row["scheduled_at"] + later * SECOND
+    history.publishes.append({**row, "epoch": 1, "scheduled_at": scheduled, "settled_at": START + 70 * SECOND})
+    assert judge(history)("rto_s")["value"] == 0
+    # Without an ack of the first attempt, the message is late from its first schedule on.
+    row.update(outcome="unknown", partition=None, segment=None, offset=None)
+    assert judge(history, "again")("unavailable_s")["value"] == 29
+
+
+@pytest.mark.parametrize("client", ["c0", None])
+def test_a_subscription_with_the_name_of_a_producer_has_its_own_events(judge, client):
+    """The topic has no partitions, so both places are called `main/p0`."""
+    history = Clients(partitions=0, subscriptions=[{"name": "p0"}], bounds={"longest_delivery_gap_s": {"max": 5}})
+    history.load(delivered_after=lambda _, second: 57 - second if 50 <= second < 57 else 0.005)
+    for row in history.deliveries:
+        row["subscription"] = "p0"
+    if client:
+        stand_still(history, 51, 56, client=client)
+    measured = judge(history.fault("first", injected=49, effective=49))
+
+    assert measured("longest_ack_gap_s")["value"] < 1
+    row = measured("longest_delivery_gap_s")
+    assert row["value"] == (None if client else pytest.approx(7, abs=0.2))

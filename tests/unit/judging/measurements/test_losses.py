@@ -21,21 +21,22 @@ def measure(
     *messages: tuple[float | None, str],
     destroyed: Sequence[tuple[str, int, int | None]] = (),
     outcome: str = "acked",
+    of_subscription: str = "",
 ) -> dict[str, tuple[float | None, bool]]:
     """The losses of a fault, each with whether it is "at least".
 
-    A message is when it was sent to `main`, and its anomaly. Each has its outcome 0.2 s later.
+    A message is when it was sent to `main`, and its anomaly in the log. Each has its outcome 0.2 s later, and the
+    anomaly `of_subscription` in a subscription.
     """
     rows = []
     for seq, (sent, anomaly) in enumerate(messages):
         times = [None if sent is None else clock.to_utc(START + int(at * SECOND)) for at in (sent, (sent or 0) + 0.2)]
         sent_at, settled_at = times
-        rows.append(
-            {
-                **{"topic": "t", "producer": "p0", "seq": seq, "home": "main", "outcome": outcome, "copies": 0},
-                **{"anomalies": [anomaly], "sent_at": sent_at, "settled_at": settled_at},
-            }
-        )
+        message = {"topic": "t", "producer": "p0", "seq": seq, "home": "main", "outcome": outcome, "copies": 0}
+        message |= {"sent_at": sent_at, "settled_at": settled_at}
+        rows.append({**message, "anomalies": [anomaly]})
+        if of_subscription:
+            rows.append({**message, "subscription": "audit", "anomalies": [of_subscription]})
     span = Span(start_us=START + EFFECT * SECOND, end_us=START + 80 * SECOND)
     fault = EffectiveFault(name="gone", targets=(), span=span, client_span=span)
     with open_database() as connection:
@@ -68,7 +69,7 @@ def test_a_message_that_was_acked_after_the_effect_has_no_age_at_the_effect() ->
 
 
 @pytest.mark.parametrize("anomaly", ["unproven", "unreadable"])
-@pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, True), (EFFECT + 5, False)])
+@pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, True), (EFFECT, False), (EFFECT + 5, False)])
 def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
     anomaly: str, sent: float, before: bool
 ) -> None:
@@ -88,3 +89,9 @@ def test_what_the_next_fault_destroyed_is_no_later_loss_of_this_one(
     found = measure((sent, anomaly), destroyed=[(home, START + NEXT * SECOND, None)])
     is_open = anomaly == "unproven" and later > 0
     assert found["lost_later_messages"] == (0.0 if anomaly == "unproven" else later, is_open)
+
+
+@pytest.mark.parametrize("anomaly", ["unproven", "lost"])
+def test_only_what_a_log_lacks_is_a_loss(anomaly: str) -> None:
+    found = measure((EFFECT - 5, "corrupted"), (EFFECT + 5, "corrupted"), of_subscription=anomaly)
+    assert (found["rpo_messages"], found["lost_later_messages"]) == ((0.0, False), (0.0, False))

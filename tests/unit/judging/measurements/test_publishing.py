@@ -1,0 +1,129 @@
+"""Latencies and lags of messages that a client's own standstill may have caused.
+
+A message is due at 10 s, acked in its home at 10.5 s, and delivered in the other cluster at 12.5 s.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from brokerproof import clock
+from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd, write_record
+from brokerproof.run.tables import SCHEMAS
+from brokerproof_judging.database import open_database
+from brokerproof_judging.measurements.publishing import measure_publishing, measure_replication_lag
+from brokerproof_judging.measurements.run_times import read_run_times
+
+from ..history import REPLICATED, SECOND, START, History
+
+DUE, ACKED, DELIVERED = 10.0, 10.5, 12.5
+PHASES = {"steady_at": 0, "impact_at": 20, "recovery_at": 60, "ends_at": 80}
+
+
+def at(second: float) -> int:
+    return START + int(second * SECOND)
+
+
+class Measured:
+    """A run in which clients of the other cluster and producers stood still."""
+
+    def __init__(self, directory: Path) -> None:
+        subscriptions = [{"name": "here"}, {"name": "audit", "cluster": "other"}, {"name": "lone", "cluster": "other"}]
+        workload = {"namespace": REPLICATED, "producers": 2, "rate": 10}
+        history = History(clusters=("main", "other"), workload=workload, subscriptions=subscriptions)
+        history.leave(PhaseTimes(**{name: at(second) for name, second in PHASES.items()}))
+        self.run = history.write(directory / "run")
+
+    def stand_still(self, client: int, start: float, end: float, *, producer: str | None = None) -> Measured:
+        """Leave the end of a consumer, or of a producer, that did nothing for some seconds."""
+        rest: dict[str, Any] = {"task": client, "standstills": ((at(start), at(end)),), "problem": None, "at": START}
+        if producer:
+            counts = dict.fromkeys(("scheduled", "acked", "failed", "unknown"))
+            write_record(self.run, ProducerEnd(producer=producer, **counts, **rest))
+        else:
+            write_record(self.run, ConsumerEnd(consumer=f"consumer-{client}", delivered=None, **rest))
+        return self
+
+    def measure(self, metric: str, *, outcome: str = "acked", delivered: float | None = DELIVERED) -> Any:
+        """Return the limits of a metric in the steady phase, and its evidence."""
+        times = {"scheduled_at": DUE, "settled_at": ACKED}
+        message = {name: clock.to_utc(at(second)) for name, second in times.items()}
+        message |= {"topic": "t", "producer": "main-p0", "seq": 0, "home": "main", "outcome": outcome}
+        received = None if delivered is None else clock.to_utc(at(delivered))
+        rows = [
+            {**message, "cluster": "main"},
+            {**message, "cluster": "other"},
+            {**message, "cluster": "main", "subscription": "here", "first_received_at": clock.to_utc(at(70))},
+            {**message, "cluster": "other", "subscription": "audit", "first_received_at": received},
+        ]
+        with open_database() as connection:
+            connection.register("messages", pa.Table.from_pylist(rows, schema=SCHEMAS["messages"]))
+            run_times = read_run_times(self.run)
+            found = [
+                *measure_publishing(self.run, run_times, connection),
+                *measure_replication_lag(self.run, run_times, connection),
+            ]
+        subject = "main>other/steady" if metric.startswith("replication") else "steady"
+        (estimate,) = (each.estimate for each in found if (each.metric, each.subject) == (metric, subject))
+        return estimate.limits, estimate.evidence.partition(";")[0]
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Measured:
+    return Measured(tmp_path)
+
+
+LAG, LATENCY = "replication_lag_max_ms", "publish_latency_max_ms"
+
+
+def test_a_lag_is_the_time_from_the_ack_to_the_first_delivery_in_another_cluster(measured: Measured) -> None:
+    assert measured.measure(LAG) == ((2000.0, 2000.0), "1 of 1 deliveries")
+    assert measured.measure(LAG, delivered=None) == ((None, None), "0 of 1 deliveries")
+    # The delivery may come before the ack.
+    assert measured.measure(LAG, delivered=10.2) == ((0.0, 0.0), "1 of 1 deliveries")
+    # Without an ack, no time begins.
+    assert measured.measure(LAG, outcome="unknown") == ((None, None), "nothing had to be delivered there")
+
+
+AUDIT, LONE = 1, 2
+
+
+# A standstill has effects for as long again as it lasted.
+@pytest.mark.parametrize(
+    ("client", "start", "end", "least"),
+    [
+        (AUDIT, 11, 12, 0.0),
+        (AUDIT, 9.5, 10, 0.0),
+        (AUDIT, 9, 9.5, 2000.0),
+        (AUDIT, 12.49, 13, 0.0),
+        (AUDIT, 12.5, 13, 2000.0),
+        (AUDIT, 15, 16, 2000.0),
+        (LONE, 11, 12, 2000.0),
+    ],
+)
+def test_a_lag_may_be_that_of_a_consumer_of_the_subscription_that_stood_still(
+    measured: Measured, client: int, start: float, end: float, least: float
+) -> None:
+    assert measured.stand_still(client, start, end).measure(LAG)[0] == (least, 2000.0)
+    assert measured.measure(LATENCY)[0] == (500.0, 500.0)
+
+
+@pytest.mark.parametrize(
+    ("client", "start", "end", "least"),
+    [
+        (0, 10.1, 10.2, 0.0),
+        (0, 9.5, 9.75, 0.0),
+        (0, 9, 9.4, 500.0),
+        (0, 10.49, 11, 0.0),
+        (0, 10.5, 11, 500.0),
+        (1, 10.1, 10.2, 500.0),
+    ],
+)
+def test_a_latency_may_be_that_of_a_producer_that_stood_still(
+    measured: Measured, client: int, start: float, end: float, least: float
+) -> None:
+    assert measured.stand_still(client, start, end, producer=f"main-p{client}").measure(LATENCY)[0] == (least, 500.0)
+    assert measured.measure(LAG)[0] == (2000.0, 2000.0)
