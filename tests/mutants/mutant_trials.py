@@ -53,9 +53,9 @@ _MEMORY = 8 << 30
 # The tests against a mutant may take this many times their usual processor time, and some seconds more. If the usual
 # time is not known, and while they wait, they may take the longest time. It is many times as long as all tests take.
 _USUAL_TIMES, _SPARE_S, _LONGEST_S = 10, 30, 900
-# For the order of tests: a mutant killed in the same part counts as much as this many in the same file. A test that
-# killed none counts as this share of a mutant. Beginning a test takes this many seconds.
-_PART_WEIGHT, _UNTRIED, _START_S = 10, 0.1, 0.02
+# For the order of tests: a mutant that was killed in the same file or part counts as much as this many others. A test
+# that killed none counts as one. Beginning a test takes this many seconds.
+_FILE_WEIGHT, _PART_WEIGHT, _UNTRIED, _START_S = 10, 100, 1, 0.02
 
 
 class Fate(StrEnum):
@@ -123,9 +123,11 @@ class Campaign:
         self._partly, self._usual = set(partly), usual
         self._mutants, self._prepare, self._refused = dict(mutants), prepare, refused
         self._results, self._options = results, options
-        # By file and by part, how many mutants each test killed.
+        # By part, by file and in all, how many mutants each test killed.
         self._kills: dict[str, Counter[str]] = defaultdict(Counter)
         self._killers = read_killers(results.parent)
+        for row in _read_rows(results):
+            self._count_kill(Fate(row["fate"]), row["why"], row["file"], "")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -150,8 +152,7 @@ class Campaign:
                 mutant, trial = running.pop(answer)
                 with trial:
                     fate, why = trial.conclude(limit_s=0)
-                for name in {mutant.file, mutant.part}:
-                    self._kills[name][why] += fate is Fate.TEST
+                self._count_kill(fate, why, *{mutant.part, mutant.file, ""})
                 if fate is Fate.SURVIVED and mutant in self._partly:
                     self._partly.remove(mutant)
                     self._mutants[mutant] = ()
@@ -162,17 +163,20 @@ class Campaign:
         return True
 
     def _sort_tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        killer, by_part, by_file = (
-            self._killers.get(mutant.key),
-            *map(self._kills.__getitem__, (mutant.part, mutant.file)),
-        )
+        killer = self._killers.get(mutant.key)
+        weights = {"": 1, mutant.file: _FILE_WEIGHT, mutant.part: _PART_WEIGHT}
 
         def sort_key(item: pytest.Item) -> tuple[bool, float]:
             name = item.nodeid
             seconds = 1 if self._usual is None else self._usual[name] + _START_S
-            return name != killer, -(_PART_WEIGHT * by_part[name] + by_file[name] + _UNTRIED) / seconds
+            kills = sum(weight * self._kills[each][name] for each, weight in weights.items())
+            return name != killer, -(kills + _UNTRIED) / seconds
 
         return sorted(items, key=sort_key)
+
+    def _count_kill(self, fate: Fate, test: str, *places: str) -> None:
+        for place in places:
+            self._kills[place][test] += fate is Fate.TEST
 
 
 class Trial:
