@@ -133,7 +133,6 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
         connection,
         {
             "is_partitioned": workload.partitions > 0,
-            "has_subscriptions": bool(workload.subscriptions),
             "late_after": late_after_us,
             "load_start": times.load.start_us,
             "load_end": times.load.end_us,
@@ -325,5 +324,5 @@ def _read_caused(value: float, why: str, *, proven: float, at_least: bool = Fals
         evidence=why + (OF_STANDSTILLS if own else ""),
         at_least=at_least,
         at_most=own,
-        proven=proven if own else 0.0,
+        proven=proven,
     )

@@ -44,5 +44,5 @@ def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: floa
 
     `weighted` has pairs of (value, weight). At least one weight is above 0.
     """
-    values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
+    values, weights = np.array([(value, weight) for value, weight in weighted if weight]).T
     return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))

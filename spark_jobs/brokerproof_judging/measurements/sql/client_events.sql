@@ -42,20 +42,21 @@ GROUP BY ALL;
 -- Messages of unknown partition have a place of their own, which has to get acks only if the producer got none at all.
 CREATE VIEW waiting_places AS
 SELECT *
-FROM (SELECT *, sum(acks) OVER (PARTITION BY fault, producer) AS acks_of_producer FROM place_acks)
+FROM (SELECT *, sum(acks) OVER (PARTITION BY producer) AS acks_of_producer FROM place_acks)
 WHERE NOT in_unknown OR acks_of_producer = 0;
 
 -- A message is late from `start` to `until`, its first ack or the load's end. Messages due before the steady phase are
 -- left out.
 CREATE TABLE late AS
 SELECT
+    producer,
     any_value(place) AS place,
     any_value(scheduled) + late_after() AS start,
     least(min(acked), load_end()) AS until,
     until < load_end() AS answered
 FROM attempts
 GROUP BY producer, seq
-HAVING start < load_end() AND start >= load_start() + late_after();
+HAVING start >= load_start() + late_after();
 
 -- Late times of one place that overlap or touch each other are one interruption.
 CREATE VIEW interruptions AS
@@ -69,15 +70,15 @@ WITH reached AS (
 numbered AS (
     SELECT *, count(*) FILTER (start > reached) OVER (PARTITION BY place ORDER BY start) AS number FROM reached
 )
-SELECT place, min(start) AS start, max(until) AS until FROM numbered GROUP BY place, number;
+SELECT producer, place, min(start) AS start, max(until) AS until FROM numbered GROUP BY producer, place, number;
 
 -- Each time twice: whole, and the parts in which the client's standstills had no effect (`proven`).
 CREATE VIEW interruptions_of_faults AS
 WITH parts AS (
     SELECT *, false AS proven FROM interruptions
     UNION ALL
-    SELECT i.place, greatest(i.start, s.start), least(i.until, s.until), true
-    FROM interruptions i LEFT JOIN free_times s ON s.kind = 'interruptions' AND s.client = split_part(i.place, '/', -1)
+    SELECT i.producer, i.place, greatest(i.start, s.start), least(i.until, s.until), true
+    FROM interruptions i LEFT JOIN free_times s ON s.kind = 'interruptions' AND s.client = i.producer
 ),
 touching AS (
     SELECT f.number AS fault, p.*
@@ -106,13 +107,12 @@ GROUP BY fault, proven, place;
 
 -- A row with null for `moment` names a place that has to get events, even if it gets none.
 CREATE VIEW events AS
-SELECT 'acks' AS kind, split_part(place, '/', -1) AS client, place, acked AS moment
+SELECT 'acks' AS kind, producer AS client, place, acked AS moment
 FROM attempts
 WHERE outcome = 'acked'
 UNION ALL
-SELECT 'acks', split_part(place, '/', -1), place, NULL::BIGINT
+SELECT 'acks', producer, place, NULL::BIGINT
 FROM waiting_places
-WHERE acks_of_producer = 0
 UNION ALL
 -- Repeated deliveries end no gap: new messages may still be delayed. A message without a readable producer or seq is
 -- identified by its position.
@@ -127,7 +127,6 @@ FROM (
         END AS position
     FROM deliveries d LEFT JOIN moves m USING (subscription)
 )
-WHERE has_subscriptions()
 GROUP BY subscription, place, producer, seq, position
 UNION ALL
 SELECT DISTINCT

@@ -24,7 +24,7 @@ SELECT
     fault,
     count(*) FILTER (is_lost AND sent < effect) AS lost,
     count(*) FILTER (is_lost AND sent >= effect AND NOT is_excused) AS lost_later,
-    min(acked) FILTER (is_lost AND sent < effect) AS oldest,
+    min(acked) FILTER (is_lost) AS oldest,
     count(*) FILTER (is_unproven AND sent < effect) AS unproven,
     count(*) FILTER (is_unproven AND sent >= effect AND NOT is_excused) AS unproven_later
 FROM effects LEFT JOIN judged ON true

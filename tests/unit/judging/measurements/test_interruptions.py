@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd
+from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd, write_record
 from brokerproof_judging.measurements.interruption import measure_interruption
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measurements
 from brokerproof_judging.measurements.run_measurements import read_recorded_events
@@ -840,7 +840,8 @@ def test_an_interruption_that_ends_with_an_injection_or_begins_with_the_next_one
         history.fault(name, injected=second, effective=second)
     measured = judge(history)
 
-    assert [measured("rto_s", name)["value"] for name in ("first", "second", "third")] == [13, 0, 2]
+    for metric, values in {"rto_s": [13, 0, 2], "unavailable_s": [3, 0, 2]}.items():
+        assert [measured(metric, name)["value"] for name in ("first", "second", "third")] == values
 
 
 def test_a_gap_that_begins_with_the_next_injection_is_not_of_this_fault(judge):
@@ -894,8 +895,12 @@ def test_a_subscription_with_the_name_of_a_producer_has_its_own_events(judge, cl
     """The topic has no partitions, so both places are called `main/p0`."""
     history = Clients(partitions=0, subscriptions=[{"name": "p0"}], bounds={"longest_delivery_gap_s": {"max": 5}})
     history.load(delivered_after=lambda _, second: 57 - second if 50 <= second < 57 else 0.005)
+    for row in history.publishes:
+        row["partition"] = -1
     for row in history.deliveries:
-        row["subscription"] = "p0"
+        row.update(subscription="p0", partition=-1)
+    # The producer stood still at another time.
+    stand_still(history, 90, 91)
     if client:
         stand_still(history, 51, 56, client=client)
     measured = judge(history.fault("first", injected=49, effective=49))
@@ -903,3 +908,78 @@ def test_a_subscription_with_the_name_of_a_producer_has_its_own_events(judge, cl
     assert measured("longest_ack_gap_s")["value"] < 1
     row = measured("longest_delivery_gap_s")
     assert row["value"] == (None if client else pytest.approx(7, abs=0.2))
+
+
+def test_an_interruption_of_another_place_that_begins_meanwhile_divides_none(judge):
+    away_from = {0: (30, 40), 1: (33, 38)}
+    history = Clients().load(acked_after=lambda where, second: silence(where, *away_from[where])(where, second))
+    row = judge(history.fault("first", injected=29, effective=29))("unavailable_s")
+
+    assert row["value"] == 9
+    assert "main/partition 0/p0 was interrupted longest, for 9.000 s" in row["evidence"]
+
+
+def test_without_partitions_a_message_without_an_ack_is_of_the_same_place(judge):
+    history = Clients(partitions=0).load(is_acked=lambda _, second: second < 40)
+    row = judge(history.fault("first", injected=39, effective=40))("first_ack_s")
+
+    assert row["value"] is None
+    assert "no message of main/p0, one of 1 such places of 1, that was due after" in row["evidence"]
+
+
+def test_a_message_that_is_sent_at_the_moment_of_the_effect_is_sent_after_it(judge):
+    history = Clients().load()
+    history.publishes = [row for row in history.publishes if row["scheduled_at"] <= START + 40 * SECOND]
+    row = judge(history.fault("first", injected=39, effective=40))("first_ack_s")
+
+    assert row["value"] == pytest.approx(1.01)
+
+
+def test_a_place_that_answered_the_last_messages_is_not_away_although_it_left_others_unanswered(judge):
+    """The messages of the load's last second cannot be late, but show that the place is back."""
+    history = Clients().load(is_acked=lambda where, second: where == 0 or not 40 <= second < 99.2)
+    row = judge(history.fault("first", injected=39, effective=39.5))("rto_s")
+
+    assert row["value"] == 61
+    assert "main/partition 1/p0 has messages that were never acked" in row["evidence"]
+
+
+@pytest.mark.parametrize(("phase_begins", "rto"), [(40, 61), (40.001, 0)])
+def test_a_message_that_is_due_when_the_steady_phase_begins_counts(judge, phase_begins, rto):
+    history = Clients().load(is_acked=lambda where, second: (where, second) != (1, 40.0))
+    times = {"steady_at": phase_begins, "impact_at": 50, "recovery_at": 90, "ends_at": LOAD_S}
+    history.leave(PhaseTimes(**{name: START + int(second * SECOND) for name, second in times.items()}))
+    row = judge(history.fault("first", injected=39, effective=39.5))("rto_s")
+
+    assert row["value"] == rto
+
+
+@pytest.mark.parametrize(("of_first", "unavailable"), [((50, 57), None), ((90, 91), 6)])
+def test_the_standstill_of_another_producer_is_no_cause(judge, of_first, unavailable):
+    history = Clients(bounds={"unavailable_s": {"max": 5}}).fault("first", injected=49, effective=49)
+    stand_still(history.load(acked_after=lambda _, second: 57 - second if 50 <= second < 57 else 0.01), *of_first)
+    other = {"p0": "p1", "start": 50, "end": 57} if of_first == (90, 91) else {"p0": "p1", "start": 90, "end": 91}
+
+    def add_other(run):
+        times = ((START + other["start"] * SECOND, START + other["end"] * SECOND),)
+        counts = dict.fromkeys(("scheduled", "acked", "failed", "unknown"))
+        write_record(run, ProducerEnd(task=1, producer="p1", standstills=times, problem=None, at=START, **counts))
+
+    assert judge(history, change=add_other)("unavailable_s")["value"] == unavailable
+
+
+def test_a_cluster_without_a_subscription_expects_no_delivery(judge):
+    history = Clients(clusters=("main", "other")).load()
+    history.publish(producer="p1", seq=0, key="k9", cluster="other", partition=0, segment=5, offset=7, at=0)
+    row = judge(history.fault("first", injected=49, effective=49.5))("longest_delivery_gap_s")
+
+    assert row["value"] < 1
+
+
+def test_a_producer_that_never_got_an_ack_and_stood_still_itself_may_have_caused_a_part_of_it(judge):
+    history = Clients(bounds={"longest_ack_gap_s": {"max": 1}}).load(is_acked=lambda *_: False)
+    row = judge(stand_still(history.fault("first", injected=49, effective=49.5), 20, 30))("longest_ack_gap_s")
+
+    # The standstill has effects until 40 s.
+    assert (row["value"], row["at_least"], row["at_most"]) == (100, 60, 100)
+    assert "stood still" in row["evidence"]

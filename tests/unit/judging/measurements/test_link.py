@@ -14,8 +14,8 @@ RUN = SimpleNamespace(topology=SimpleNamespace(links=[SimpleNamespace(between=["
 SAMPLES = [(5, 0, None, None), (10, 90, 0.1, 2.0), (11, 10, 9.0, 40.0), (25, 5, 1.0, 3.0)]
 
 
-def measured(phases=None, samples=SAMPLES):
-    series = {("link:eu>us", "timed"): [(at, str(timed)) for at, timed, *_ in samples]}
+def measured(phases=None, samples=SAMPLES, without_count=None):
+    series = {("link:eu>us", "timed"): [(at, str(timed)) for at, timed, *_ in samples if at != without_count]}
     for place, name in ((2, "added_p50_ms"), (3, "added_p99_ms")):
         values = [(each[0], str(each[place])) for each in samples if each[place] is not None]
         series["link:eu>us", name] = values
@@ -46,6 +46,12 @@ def test_a_way_that_nothing_was_timed_on_is_not_measured_rather_than_0():
     assert measured(samples=[(5, 0, None, None)])["link_added_p50_ms", "eu>us/steady"].value is None
 
 
+def test_a_sample_without_a_number_of_passages_has_no_weight():
+    found = measured(without_count=11)
+    assert found["link_added_p99_ms", "eu>us/steady"].value == 2.0
+    assert found["link_added_p99_ms", "eu>us/steady"].evidence == "90 passages timed, in 2 samples"
+
+
 def test_there_is_nothing_to_measure_without_a_link_and_no_phase_without_steadiness():
     without = SimpleNamespace(topology=SimpleNamespace(links=[]))
     assert list(measure_link(without, RunTimes(), Samples())) == []
@@ -54,7 +60,14 @@ def test_there_is_nothing_to_measure_without_a_link_and_no_phase_without_steadin
 
 @pytest.mark.parametrize(
     ("weighted", "quantile", "value"),
-    [([(1, 1)], 0.5, 1), ([(1, 1), (2, 1)], 0.5, 1), ([(2, 1), (1, 1)], 0.51, 2), ([(0, 0), (7, 3)], 0.0, 7)],
+    [
+        ([(1, 1)], 0.5, 1),
+        ([(1, 1), (2, 3)], 0.5, 2),
+        ([(1, 3), (2, 1)], 0.75, 1),
+        ([(1, 1), (2, 1)], 0.5, 1),
+        ([(2, 1), (1, 1)], 0.51, 2),
+        ([(0, 0), (7, 3)], 0.0, 7),
+    ],
 )
 def test_a_quantile_by_weight(weighted, quantile, value):
     assert find_weighted_quantile(weighted, quantile) == value

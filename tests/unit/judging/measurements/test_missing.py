@@ -12,14 +12,18 @@ from brokerproof_judging.measurements.measured_values import make_measurements
 from ..history import History
 
 
-def measure(directory, *, bounds, legal=None, illegal=None, **scenario):
-    """{anomaly: (value, maximum)} of a run with these counts."""
+def list_rows(directory, *, bounds, legal=None, illegal=None, **scenario):
+    """The measurements of a run with these counts."""
     guarantee = "at_most_once" if bounds else "at_least_once"
     run = History(**{"guarantee": guarantee, "bounds": bounds, **scenario}).write(directory / "run")
     found = {"legal": legal or {}, "illegal": illegal or {}}
     counts = Counts.model_validate_json(json.dumps(dict.fromkeys(TOTALS, 0) | found))
-    rows = make_measurements(run, measure_missing(run, counts))
-    return {row.subject: (row.value, row.maximum) for row in rows}
+    return make_measurements(run, measure_missing(run, counts))
+
+
+def measure(directory, **counts):
+    """{anomaly: (value, maximum)} of a run with these counts."""
+    return {row.subject: (row.value, row.maximum) for row in list_rows(directory, **counts)}
 
 
 BOUNDS = {"missing_messages": {"max": 4}, "missing_messages/undelivered": {"max": 0}}
@@ -46,6 +50,12 @@ def test_more_than_the_bound_is_too_much_whatever_an_unproven_message_is(tmp_pat
 def test_nothing_is_known_while_a_message_is_unproven(tmp_path, kind):
     found = measure(tmp_path, bounds=BOUNDS, **{kind: {"unproven": 1, "lost": 3}})
     assert found == {"lost": (None, 4), "not_replicated": (None, 4), "undelivered": (None, 0), "unreadable": (None, 4)}
+
+
+@pytest.mark.parametrize(("unproven", "more"), [(0, ""), (1200, "; 1,200 messages are unproven")])
+def test_the_evidence_has_the_number_of_unproven_messages(tmp_path, unproven, more):
+    rows = list_rows(tmp_path, bounds=BOUNDS, illegal={"unproven": unproven, "lost": 5})
+    assert {row.evidence for row in rows} == {f"counted whether legal or illegal{more}"}
 
 
 def test_without_a_bound_nothing_is_measured(tmp_path):
