@@ -910,9 +910,9 @@ def test_a_subscription_with_the_name_of_a_producer_has_its_own_events(judge, cl
     assert row["value"] == (None if client else pytest.approx(7, abs=0.2))
 
 
-def test_an_interruption_of_another_place_that_begins_meanwhile_divides_none(judge):
-    away_from = {0: (30, 40), 1: (33, 38)}
-    history = Clients().load(acked_after=lambda where, second: silence(where, *away_from[where])(where, second))
+def test_interruptions_of_another_place_that_begin_meanwhile_divide_none(judge):
+    away, short = silence(0, 30, 40), late_until((1, 31.0, 34.0), (1, 34.0, 37.0))
+    history = Clients().load(acked_after=lambda where, second: (short if where else away)(where, second))
     row = judge(history.fault("first", injected=29, effective=29))("unavailable_s")
 
     assert row["value"] == 9
