@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -42,14 +42,19 @@ ARGUMENTS = (
 CODE = ("spark_jobs/brokerproof_judging", "plugins/brokerproof", TESTS, "tests/mutants")
 # Files that do not change what becomes of a mutant.
 _NO_CODE = (
-    *(f"tests/mutants/{name}" for name in ("mutant_t*.py", "*_campaign.py", "sql_replay.py", "survivors.json")),
+    *(f"tests/mutants/{name}" for name in ("mutant_t*.py", "*_campaign.py", "sql_replay.py", "*.json")),
     f"{TESTS}/test_sql_*.py",
 )
 # The random histories that judge mutants. The 2,000 of `make judging` would take four times as long.
 HISTORIES = "500"
+# The variable of the directory in which `kept_messages.py` keeps what judging finds about messages.
+KEPT_MESSAGES = "BROKERPROOF_KEPT_MESSAGES"
 # Modules that tests import late. Child processes need not import them again, which would take half of their time.
 _IMPORTED_EARLY = ("brokerproof_judging.run_judging", "brokerproof.systems.pulsar.system", "pandas")
 _MEMORY = 8 << 30
+# The tests that killed most mutants of each part, at most so many of each.
+KILLS = ROOT / "tests" / "mutants" / "kills.json"
+_MOST_KILLERS = 6
 # The tests against a mutant may take this many times their usual processor time, and some seconds more. If the usual
 # time is not known, and while they wait, they may take the longest time. It is many times as long as all tests take.
 _USUAL_TIMES, _SPARE_S, _LONGEST_S = 10, 30, 900
@@ -126,6 +131,10 @@ class Campaign:
         # By part, by file and in all, how many mutants each test killed.
         self._kills: dict[str, Counter[str]] = defaultdict(Counter)
         self._killers = read_killers(results.parent)
+        for file, parts in read_kills().items():
+            for part, kills in parts.items():
+                for place in {part, file, ""}:
+                    self._kills[place].update(kills)
         for row in _read_rows(results):
             self._count_kill(Fate(row["fate"]), row["why"], row["file"], "")
 
@@ -295,6 +304,14 @@ def run_pytest(tests: Sequence[str], plugin: object) -> None:
         raise SystemExit(f"The campaign with {', '.join(tests)} ended with the status {status}.")
 
 
+def keep_messages(results: Path, *, kept: bool) -> None:
+    """Have tests judge the messages of each planted run once, if no mutant can change what judging finds about them."""
+    if kept:
+        os.environ[KEPT_MESSAGES] = str(results.with_name(f"{results.stem}-judged"))
+    else:
+        os.environ.pop(KEPT_MESSAGES, None)
+
+
 def find_results() -> Path:
     """Return the file of results, which is named after a hash of all files on which a mutant's fate depends."""
     total = hashlib.sha256()
@@ -333,6 +350,24 @@ def read_killers(folder: Path) -> dict[str, str]:
     for file in sorted(folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime):
         killers |= {row["mutant"]: row["why"] for row in _read_rows(file) if row["fate"] == Fate.TEST}
     return killers
+
+
+def read_kills() -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+    """Return {file: {part: {test: number of mutants that it killed}}} of the last whole campaign."""
+    return json.loads(KILLS.read_text(encoding="utf-8")) if KILLS.exists() else {}
+
+
+def write_kills(mutants: Iterable[Mutant], results: Path) -> None:
+    """Write for each part the tests that killed most of its mutants. The next campaign runs them first."""
+    named = {mutant.key: mutant for mutant in mutants}
+    kills: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in _read_rows(results):
+        if row["fate"] == Fate.TEST and (mutant := named.get(row["mutant"])) is not None:
+            kills[mutant.file, mutant.part][row["why"]] += 1
+    content: dict[str, dict[str, dict[str, int]]] = {}
+    for (file, part), tests in sorted(kills.items()):
+        content.setdefault(file, {})[part] = dict(tests.most_common(_MOST_KILLERS))
+    KILLS.write_text(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
 
 
 def report(mutants: Sequence[Mutant], known: Mapping[str, tuple[Fate, float]], reasons: Mapping[str, str]) -> int:

@@ -40,6 +40,7 @@ from mutant_trials import (
     Prepare,
     Recording,
     find_results,
+    keep_messages,
     read_results,
     run_pytest,
     write_result,
@@ -96,6 +97,8 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         ],
     ),
 }
+# The groups whose files work on messages that were judged.
+AFTER_MESSAGES = ("measurements", "suites")
 # mutmut's changes of texts, which are for people or are names of columns.
 mutators.mutation_operators[:] = [
     each for each in mutators.mutation_operators if each[1] is not mutators.operator_string
@@ -247,6 +250,7 @@ def run_group(group: str, options: argparse.Namespace) -> None:
     os.environ["BROKERPROOF_HISTORIES"] = HISTORIES
     mutants = [mutant for _, some in changed.values() for mutant in some]
     results = find_results()
+    keep_messages(results, kept=group in AFTER_MESSAGES)
     reach = results.with_name(f"{results.stem}-{group}.json")
     if not reach.exists():
         run_pytest(tests, Recording(partial(record_reach, reach)))

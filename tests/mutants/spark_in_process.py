@@ -6,6 +6,7 @@ read whole tables need more, and start it. Arrays would judge most messages, so 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +15,8 @@ import local_spark
 import pytest
 from brokerproof_judging import run_judging
 from brokerproof_judging.messages import message_judging
+from kept_messages import KeptMessages
+from mutant_trials import KEPT_MESSAGES
 from pyspark.sql import SparkSession
 
 
@@ -28,6 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
         for name, value in names.items():
             setattr(module, name, value)
     message_judging.MessageJudging.__init__.__kwdefaults__["most_suspicious"] = None  # type: ignore[index]
+    if KEPT_MESSAGES in os.environ:
+        run_judging.MessageJudging = KeptMessages  # type: ignore[misc, assignment]
 
 
 class _Session:

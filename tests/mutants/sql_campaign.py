@@ -32,6 +32,7 @@ from mutant_trials import (
     Prepare,
     Recording,
     find_results,
+    keep_messages,
     read_killers,
     read_results,
     run_pytest,
@@ -158,6 +159,7 @@ class _ChangedSql:
 
 def run_package(package: str, mutants: Sequence[SqlMutant], results: Path, options: argparse.Namespace) -> None:
     os.environ["BROKERPROOF_HISTORIES"] = HISTORIES
+    keep_messages(results, kept=package != "messages")
     tests = [f"{TESTS}/{name}" for name in PACKAGES[package]]
     recording = results.with_name(f"{results.stem}-{package}.pickle")
     if not recording.exists():

@@ -16,18 +16,27 @@ from typing import Any, ClassVar
 import mutant_trials
 import pytest
 import sql_campaign
+from brokerproof_judging import run_judging
+from brokerproof_judging.messages.message_judging import MessageJudging
+from kept_messages import KeptMessages
 from mutant_trials import (
+    KEPT_MESSAGES,
     TESTS,
     Campaign,
     Fate,
     find_stale_reasons,
     name_survivor,
+    read_kills,
     read_results,
     summarize,
+    write_kills,
     write_result,
 )
 from sql_campaign import JUDGING, PACKAGES, ROOT, SqlMutant
 from sql_mutants import make_mutants, rewrite
+
+from .history import History
+from .judged import Judged
 
 EVENTS = "series/sql/events.sql"
 ORIGINAL = (JUDGING / EVENTS).read_text(encoding="utf-8")
@@ -102,6 +111,7 @@ def try_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
     def try_mutants(mutants: Mapping[SqlMutant, Sequence[str]], **options: Any) -> list[list[str]]:
         monkeypatch.setattr(mutant_trials, "Trial", SecondKills)
+        monkeypatch.setattr(mutant_trials, "KILLS", tmp_path / "kills.json")
         monkeypatch.setattr(SecondKills, "orders", [])
         session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in TRIED])
         limits = SimpleNamespace(processes=1, minutes=1)
@@ -198,3 +208,39 @@ def test_every_package_with_sql_has_tests() -> None:
     assert {path.relative_to(JUDGING).parts[0] for path in JUDGING.rglob("*.sql")} == set(PACKAGES)
     tests = [ROOT / TESTS / name.partition("::")[0] for names in PACKAGES.values() for name in names]
     assert all(path.exists() for path in tests)
+
+
+def test_the_tests_that_killed_most_mutants_of_a_part_run_first_in_the_next_campaign(
+    try_mutants: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutant_trials, "KILLS", tmp_path / "kills.json")
+    monkeypatch.setattr(mutant_trials, "_MOST_KILLERS", 1)
+    killed, survivor = [PartMutant("f", str(number)) for number in range(3)], PartMutant("g", "3")
+    for mutant, test in zip(killed, ("a/third", "a/third", "a/first"), strict=True):
+        write_result(tmp_path / "old.jsonl", mutant, Fate.TEST, test)
+    write_result(tmp_path / "old.jsonl", survivor, Fate.SURVIVED, "a/first")
+    write_kills([*killed, survivor], tmp_path / "old.jsonl")
+    assert read_kills() == {"x": {"f": {"a/third": 2}}}
+    (tmp_path / "old.jsonl").unlink()
+    assert try_mutants({PartMutant("f", "4"): ()}) == [["a/third", "a/first", "a/second"]]
+
+
+def test_messages_of_an_equal_run_are_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
+    """The second run has the same rows. The third one has another row."""
+    monkeypatch.setenv(KEPT_MESSAGES, str(tmp_path / "kept"))
+    monkeypatch.setattr(run_judging, "MessageJudging", KeptMessages)
+    histories = [History().clean() for _ in range(3)]
+    histories[2].forget("deliveries", "p0", 3)
+    judged = []
+    for number, history in enumerate(histories):
+        judged.append(Judged(spark, tmp_path / f"run-{number}", history))
+        assert len(list((tmp_path / "kept").iterdir())) == (2 if number == 2 else 1)
+        if number == 0:
+            work_out_facts = MessageJudging.work_out_facts
+            monkeypatch.setattr(MessageJudging, "work_out_facts", None)
+        if number == 1:
+            monkeypatch.setattr(MessageJudging, "work_out_facts", work_out_facts)
+    for name in ("messages", "anomalies", "measurements"):
+        assert judged[0].table(name) == judged[1].table(name)
+    assert judged[0].judgement["counts"] == judged[1].judgement["counts"] != judged[2].judgement["counts"]
+    assert judged[2].anomalies(histories[2].topic) == {("undelivered", False, "main", "audit", "p0", 3)}
