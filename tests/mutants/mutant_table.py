@@ -8,23 +8,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import python_campaign
-import sql_campaign
 from mutant_trials import Mutant, find_results, read_reasons, read_results, report, write_kills
+from python_campaign import GROUPS, change_file
+from sql_campaign import PACKAGES, list_mutants
 
 
 def main() -> None:
-    mutants: list[Mutant] = [
-        mutant for package in sql_campaign.PACKAGES for mutant in sql_campaign.list_mutants(package)
-    ]
-    changed = [python_campaign.change_file(file) for files, _ in python_campaign.GROUPS.values() for file in files]
-    everything = [*mutants, *(mutant for _, some in changed for mutant in some)]
+    mutants: list[Mutant] = [mutant for package in PACKAGES for mutant in list_mutants(package)]
+    mutants += [mutant for files, _ in GROUPS.values() for file in files for mutant in change_file(file)[1]]
     results = find_results()
     known = read_results(results)
-    if all(mutant.key in known for mutant in everything):
-        write_kills(everything, results)
+    if all(mutant.key in known for mutant in mutants):
+        write_kills(mutants, results)
     reasons = read_reasons(Path(__file__).with_name("survivors.json"))
-    sys.exit(report(everything, known, reasons))
+    sys.exit(report(mutants, known, reasons))
 
 
 if __name__ == "__main__":
