@@ -31,8 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
         for name, value in names.items():
             setattr(module, name, value)
     message_judging.MessageJudging.__init__.__kwdefaults__["most_suspicious"] = None  # type: ignore[index]
-    if KEPT_MESSAGES in os.environ:
-        run_judging.MessageJudging = KeptMessages  # type: ignore[misc, assignment]
+    # An earlier run of pytest in this process may have replaced it.
+    judging = KeptMessages if KEPT_MESSAGES in os.environ else message_judging.MessageJudging
+    run_judging.MessageJudging = judging  # type: ignore[misc, assignment]
 
 
 class _Session:
