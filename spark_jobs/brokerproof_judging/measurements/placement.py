@@ -31,7 +31,7 @@ def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
-    moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
+    moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(lambda: defaultdict(bool))
     # By log, when its copies at the end were first asked for.
     asked: dict[tuple[str, int], int] = {}
     for row in iterate_rows(run, "copies", filled=("at", "moment")):
@@ -42,12 +42,12 @@ def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
         segment = tuple(row[name] for name in ("cluster", "topic", "partition", "segment"))
         required = row["regions_required"]
         lacks = required is None or not set(required) <= set(row["regions"] or ())
-        segments[segment] = segments.get(segment, False) or lacks
+        segments[segment] |= lacks
     doubt = _find_doubt_about_copies(run, times, asked)
     if doubt is not None:
         moments.pop(AT_END, None)
         yield make_measured_value("segments_not_spanning", AT_END, None, doubt)
-    for moment, segments in sorted(moments.items(), key=lambda each: str(each[0])):
+    for moment, segments in sorted(moments.items()):
         lacking = sorted(segment[-1] for segment, lacks in segments.items() if lacks and segment[-1] is not None)
         some = f", such as {', '.join(map(str, lacking[:_SHOWN]))}" if lacking else ""
         count = sum(segments.values())
@@ -91,7 +91,8 @@ def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> Me
         if at <= settled_us:
             return make(None, f"{cluster} was not sampled after the last fault was undone")
         if at < samples.last_us - SILENCE_US:
-            return make(None, f"{cluster} was not sampled in the last {(samples.last_us - at) / 1e6:.0f} s")
+            silent = Span(start_us=at, end_us=samples.last_us)
+            return make(None, f"{cluster} was not sampled in the last {silent.seconds:.0f} s")
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
     return make(sum(int(value) for _, value in last.values()), f"last sample: {evidence}")
 

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, PhaseTimes
 from brokerproof_judging.measurements.measured_values import Estimate, make_measurements
-from brokerproof_judging.measurements.placement import measure_owner_regions, measure_spread, measure_under_replication
+from brokerproof_judging.measurements.placement import (
+    measure_local_reads,
+    measure_owner_regions,
+    measure_spread,
+    measure_under_replication,
+)
 from brokerproof_judging.measurements.run_times import read_run_times
 from brokerproof_judging.measurements.samples import read_samples
 
@@ -64,7 +70,8 @@ def test_the_end_is_known_from_a_sample_after_the_last_undo(
     assert under_replicated(history.write(tmp_path / "run")) == Estimate(value=value, evidence=evidence)
 
 
-@pytest.mark.parametrize(("last", "value"), [(80, 3.0), (90, None)])
+# A cluster is silent after more than five seconds without a sample.
+@pytest.mark.parametrize(("last", "value"), [(80, 3.0), (81, 3.0), (90, None)])
 def test_a_cluster_that_was_silent_at_the_end_has_no_state_there(
     tmp_path: Path, last: int, value: float | None
 ) -> None:
@@ -218,3 +225,47 @@ def test_what_is_not_known_at_the_end_is_null_with_the_bound_in_force(tmp_path: 
     value = measure_under_replication(run, read_run_times(run), read_samples(run))
     (row,) = make_measurements(run, [value])
     assert (row.value, row.maximum, row.cut_off_by) == (None, 0.0, None)
+
+
+def test_a_run_that_never_was_steady_needs_a_sample_too(tmp_path: Path) -> None:
+    history = History(clusters=("main", "other"))
+    observe(history, "cluster:main", "under_replicated", (1, "0"))
+    estimate = under_replicated(history.write(tmp_path / "run"))
+    assert estimate == Estimate(value=None, evidence="other was not sampled after the last fault was undone")
+
+
+def test_a_segment_lacks_a_region_if_one_of_its_parts_does(tmp_path: Path) -> None:
+    history = plant()
+    record_copies(history, UNDONE)
+    record_copies(history, UNDONE)
+    history.copies[-1].update(first_offset=10, regions=["eu", "us"])
+    assert spread(history.write(tmp_path / "run"))["end"] == Estimate(value=1.0, evidence="1 of 1 segments, such as 5")
+
+
+def test_a_log_without_segments_counts_and_names_none(tmp_path: Path) -> None:
+    history = plant()
+    record_copies(history, UNDONE)
+    history.copies[-1].update(segment=None, regions_required=None)
+    assert spread(history.write(tmp_path / "run"))["end"] == Estimate(value=1.0, evidence="1 of 1 segments")
+
+
+@pytest.mark.parametrize("column", ["at", "moment"])
+def test_copies_without_a_time_are_damaged(tmp_path: Path, column: str) -> None:
+    history = plant()
+    record_copies(history, UNDONE)
+    history.copies[-1][column] = None
+    with pytest.raises(RunError):
+        spread(history.write(tmp_path / "run"))
+
+
+def local_reads(run: Run) -> dict[str, tuple[float | None, str]]:
+    measured = measure_local_reads(run, read_run_times(run), read_samples(run))
+    return {each.subject: (each.estimate.value, each.estimate.evidence) for each in measured}
+
+
+def test_only_reads_of_known_nodes_count_while_the_owner_is_known(tmp_path: Path) -> None:
+    history = plant()
+    observe(history, f"topic:{TOPIC}", "owner", (3, EU))
+    for node, reads in {"a-stranger": 500, "bookie-eu-1-main": 30, "bookie-us-1-main": 10}.items():
+        observe(history, f"node:{node}", "bytes_read", (1, "0"), (2, "100"), (4, str(100 + reads)))
+    assert local_reads(history.write(tmp_path / "run"))["steady"] == (0.75, "30 of 40 bytes")

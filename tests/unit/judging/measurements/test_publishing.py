@@ -47,8 +47,13 @@ class Measured:
             write_record(self.run, ConsumerEnd(consumer=f"consumer-{client}", delivered=None, **rest))
         return self
 
-    def measure(self, metric: str, *, outcome: str = "acked", delivered: float | None = DELIVERED) -> Any:
-        """Return the limits of a metric in the steady phase, and its evidence."""
+    def measure(
+        self, metric: str, *, outcome: str = "acked", delivered: float | None = DELIVERED, with_another: bool = False
+    ) -> Any:
+        """Return the limits of a metric in the steady phase, and its evidence.
+
+        Another message is due at 1 s, acked after 0.1 s and delivered after 0.4 s.
+        """
         times = {"scheduled_at": DUE, "settled_at": ACKED}
         message = {name: clock.to_utc(at(second)) for name, second in times.items()}
         message |= {"topic": "t", "producer": "main-p0", "seq": 0, "home": "main", "outcome": outcome}
@@ -59,6 +64,10 @@ class Measured:
             {**message, "cluster": "main", "subscription": "here", "first_received_at": clock.to_utc(at(70))},
             {**message, "cluster": "other", "subscription": "audit", "first_received_at": received},
         ]
+        if with_another:
+            times = {"scheduled_at": 1.0, "settled_at": 1.1, "first_received_at": 1.4}
+            another = {name: clock.to_utc(at(second)) for name, second in times.items()}
+            rows += [{**row, **another, "seq": 1} for row in (rows[0], rows[3])]
         with open_database() as connection:
             connection.register("messages", pa.Table.from_pylist(rows, schema=SCHEMAS["messages"]))
             run_times = read_run_times(self.run)
@@ -127,3 +136,9 @@ def test_a_latency_may_be_that_of_a_producer_that_stood_still(
 ) -> None:
     assert measured.stand_still(client, start, end, producer=f"main-p{client}").measure(LATENCY)[0] == (least, 500.0)
     assert measured.measure(LAG)[0] == (2000.0, 2000.0)
+
+
+def test_what_no_standstill_caused_is_the_least_latency_and_lag(measured: Measured) -> None:
+    measured.stand_still(AUDIT, 11, 12).stand_still(0, 10.1, 10.2, producer="main-p0")
+    assert measured.measure(LAG, with_another=True)[0] == (300.0, 2000.0)
+    assert measured.measure(LATENCY, with_another=True)[0] == (100.0, 500.0)
