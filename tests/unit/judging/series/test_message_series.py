@@ -57,7 +57,7 @@ def test_a_run_without_messages_has_no_series(spark, tmp_path):
 
 
 def test_only_the_home_of_a_message_counts_its_publishing(spark, tmp_path):
-    subscriptions = [{"name": "audit"}, {"name": "far", "cluster": "other"}]
+    subscriptions = [{"name": "audit"}, {"name": "near"}, {"name": "far", "cluster": "other"}]
     history = History(clusters=("main", "other"), subscriptions=subscriptions)
     history.topic = f"persistent://{REPLICATED}/orders"
     history.message("p0", 0, at=0)
@@ -68,5 +68,6 @@ def test_only_the_home_of_a_message_counts_its_publishing(spark, tmp_path):
     assert (published.cluster, published.acked) == ("main", (1, 0, 0, 0))
     assert [(each.cluster, each.subscription, each.delivered) for each in received] == [
         ("main", "audit", (1, 0, 0, 0)),
+        ("main", "near", (1, 0, 0, 0)),
         ("other", "far", (1, 0, 0, 0)),
     ]
