@@ -86,7 +86,7 @@ class Mutant(Protocol):
     def key(self) -> str: ...
 
 
-# Prepares a child process for its tests, and returns what it has to do after them.
+# Prepares a child process for its tests, and returns what it has to do after them if none failed.
 Prepare = Callable[[pytest.Session], Callable[[], None]]
 
 
@@ -260,7 +260,9 @@ def _run_tests(
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if observer.fate is not Fate.SURVIVED:
             break
-    end()
+    # A recording without the tests after a failed one would show too few effects of mutants.
+    if observer.fate is Fate.SURVIVED:
+        end()
     answer.send((str(observer.fate), observer.test))
     os._exit(0)
 

@@ -85,6 +85,30 @@ def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
     assert fates == [*CHANGED.values(), Fate.TIME], process.stdout + process.stderr
 
 
+RECORD = """
+import sys
+from pathlib import Path
+import mutant_trials, sql_campaign
+
+def prepare(session):
+    sql_campaign.change({sys.argv[1]: sys.argv[2]})(session)
+    return Path(sys.argv[3]).touch
+
+mutant_trials.run_pytest(sys.argv[4:], mutant_trials.Recording(prepare))
+"""
+
+
+@pytest.mark.parametrize(("sql", "is_kept"), [(ORIGINAL, True), ("SELECT error('no')", False)])
+def test_nothing_is_kept_of_tests_of_which_one_fails(tmp_path: Path, sql: str, is_kept: bool) -> None:
+    script, kept = tmp_path / "record.py", tmp_path / "kept"
+    script.write_text(RECORD, encoding="utf-8")
+    test = "tests/unit/judging/series/test_message_series.py::test_only_the_home_of_a_message_counts_its_publishing"
+    command = [sys.executable, str(script), EVENTS, sql, str(kept), test]
+    environment = {**os.environ, "PYTHONPATH": str(Path(sql_campaign.__file__).parent)}
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (process.returncode == 0, kept.exists()) == (is_kept, is_kept), process.stdout + process.stderr
+
+
 class SecondKills:
     """A trial that ended: the test `a/second` failed if it ran."""
 
