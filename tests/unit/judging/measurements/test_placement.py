@@ -258,6 +258,30 @@ def test_copies_without_a_time_are_damaged(tmp_path: Path, column: str) -> None:
         spread(history.write(tmp_path / "run"))
 
 
+@pytest.mark.parametrize(
+    ("before", "at", "counted"),
+    [
+        (5, 20, {"steady"}),
+        (5, 21, {"impact"}),
+        (-5, 0, set()),
+        # The logs were read from 100 to 110 s.
+        (95, 100, set()),
+        (95, 101, {"read_back"}),
+        (109, 115, {"read_back"}),
+        (110, 115, set()),
+    ],
+)
+def test_bytes_count_for_the_phase_of_their_sample_and_for_a_read_back_that_their_time_touches(
+    tmp_path: Path, before: int, at: int, counted: set[str]
+) -> None:
+    history = plant()
+    observe(history, f"topic:{TOPIC}", "owner", (-10, EU))
+    observe(history, "node:bookie-eu-1-main", "bytes_read", (before, "0"), (at, "7"))
+    found = local_reads(history.write(tmp_path / "run"))
+    assert {name for name, (share, _) in found.items() if share == 1.0} == counted
+    assert {evidence for name, (_, evidence) in found.items() if name not in counted} <= {"nothing was read from disks"}
+
+
 def local_reads(run: Run) -> dict[str, tuple[float | None, str]]:
     measured = measure_local_reads(run, read_run_times(run), read_samples(run))
     return {each.subject: (each.estimate.value, each.estimate.evidence) for each in measured}
