@@ -6,7 +6,6 @@ After a whole campaign, it also writes which tests killed most mutants, so that 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from mutant_trials import Mutant, find_results, read_reasons, read_results, report, write_kills
 from python_campaign import GROUPS, change_file
@@ -20,8 +19,7 @@ def main() -> None:
     known = read_results(results)
     if all(mutant.key in known for mutant in mutants):
         write_kills(mutants, results)
-    reasons = read_reasons(Path(__file__).with_name("survivors.json"))
-    sys.exit(report(mutants, known, reasons))
+    sys.exit(report(mutants, known, read_reasons()))
 
 
 if __name__ == "__main__":

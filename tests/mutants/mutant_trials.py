@@ -25,7 +25,7 @@ from enum import StrEnum
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -55,6 +55,8 @@ _MEMORY = 8 << 30
 # The tests that killed most mutants of each part, at most so many of each.
 KILLS = ROOT / "tests" / "mutants" / "kills.json"
 _MOST_KILLERS = 6
+# Why mutants survive: {file and key: the change, and the reason}.
+REASONS = KILLS.with_name("survivors.json")
 # The tests against a mutant may take this many times their usual processor time, and some seconds more. If the usual
 # time is not known, and while they wait, they may take the longest time. It is many times as long as all tests take.
 _USUAL_TIMES, _SPARE_S, _LONGEST_S = 10, 30, 900
@@ -86,6 +88,7 @@ class Mutant(Protocol):
     def key(self) -> str: ...
 
 
+M = TypeVar("M", bound=Mutant)
 # Prepares a child process for its tests, and returns what it has to do after them if none failed.
 Prepare = Callable[[pytest.Session], Callable[[], None]]
 
@@ -419,5 +422,29 @@ def name_survivor(mutant: Mutant) -> str:
     return f"{mutant.file} {mutant.key}"
 
 
-def read_reasons(file: Path) -> Mapping[str, str]:
+def read_reasons(file: Path = REASONS) -> Mapping[str, str]:
     return json.loads(file.read_text(encoding="utf-8"))
+
+
+def set_survivors_aside(mutants: Iterable[M], results: Path, options: argparse.Namespace) -> list[M]:
+    """Return the mutants without a reason why they survive. Those with a reason count as survivors without a trial.
+
+    With the option `--all`, return all mutants. A survivor takes as long as fifty killed mutants.
+    """
+    reasons = {} if options.all else read_reasons()
+    tried: list[M] = []
+    for mutant in mutants:
+        if name_survivor(mutant) in reasons:
+            write_result(results, mutant, Fate.SURVIVED, "it has a reason")
+        else:
+            tried.append(mutant)
+    return tried
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options that both campaigns have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--all", action="store_true", help="try mutants with a reason why they survive, too")
+    parser.add_argument("--minutes", type=float, default=600, help="no mutant is begun later")
+    parser.add_argument("--processes", type=int, default=2)
+    return parser

@@ -41,8 +41,10 @@ from mutant_trials import (
     Recording,
     find_results,
     keep_messages,
+    make_parser,
     read_results,
     run_pytest,
+    set_survivors_aside,
     write_result,
 )
 from mutmut.mutation import file_mutation, mutators, trampoline
@@ -227,10 +229,8 @@ def record_reach(file: Path, session: pytest.Session) -> Callable[[], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--groups", nargs="*", default=list(GROUPS), choices=list(GROUPS))
-    parser.add_argument("--minutes", type=float, default=600, help="no mutant is begun later")
-    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     os.chdir(ROOT)
     # A process runs the mutants of one group, because the tests import the changed modules once.
@@ -238,6 +238,7 @@ def main() -> None:
         run_group(options.groups[0], options)
         return
     command = [sys.executable, __file__, "--minutes", str(options.minutes), "--processes", str(options.processes)]
+    command += ["--all"] if options.all else []
     for group in options.groups:
         subprocess.run([*command, "--groups", group], check=True)
 
@@ -256,7 +257,8 @@ def run_group(group: str, options: argparse.Namespace) -> None:
         run_pytest(tests, Recording(partial(record_reach, reach)))
     recorded = json.loads(reach.read_text(encoding="utf-8"))
     known = read_results(results)
-    todo = {mutant: recorded["tests"].get(mutant.part, []) for mutant in mutants if mutant.key not in known}
+    new = set_survivors_aside([mutant for mutant in mutants if mutant.key not in known], results, options)
+    todo = {mutant: recorded["tests"].get(mutant.part, []) for mutant in new}
     for mutant in [mutant for mutant, names in todo.items() if not names]:
         write_result(results, mutant, Fate.SURVIVED, "no test reaches it")
         del todo[mutant]

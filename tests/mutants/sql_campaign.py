@@ -33,9 +33,11 @@ from mutant_trials import (
     Recording,
     find_results,
     keep_messages,
+    make_parser,
     read_killers,
     read_results,
     run_pytest,
+    set_survivors_aside,
     write_result,
 )
 from sql_mutants import make_mutants, rewrite
@@ -178,19 +180,17 @@ def run_package(package: str, mutants: Sequence[SqlMutant], results: Path, optio
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=list(PACKAGES))
     parser.add_argument("--files", default="*.sql", help="the files to change, as a pattern of their names")
-    parser.add_argument("--minutes", type=float, default=600, help="no mutant is begun later")
-    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     os.chdir(ROOT)
     results = find_results()
     print(f"The results are in {results}.", flush=True)
     for package in options.packages:
         known = read_results(results)
-        todo = [mutant for mutant in list_mutants(package, options.files) if mutant.key not in known]
-        if todo:
+        mutants = [mutant for mutant in list_mutants(package, options.files) if mutant.key not in known]
+        if todo := set_survivors_aside(mutants, results, options):
             run_package(package, todo, results, options)
 
 

@@ -28,6 +28,7 @@ from mutant_trials import (
     name_survivor,
     read_kills,
     read_results,
+    set_survivors_aside,
     summarize,
     write_kills,
     write_result,
@@ -247,6 +248,18 @@ def test_the_tests_that_killed_most_mutants_of_a_part_run_first_in_the_next_camp
     assert read_kills() == {"x": {"f": {"a/third": 2}}}
     (tmp_path / "old.jsonl").unlink()
     assert try_mutants({PartMutant("f", "4"): ()}) == [["a/third", "a/first", "a/second"]]
+
+
+@pytest.mark.parametrize("tries_all", [False, True])
+def test_a_mutant_with_a_reason_counts_as_a_survivor_without_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries_all: bool
+) -> None:
+    mutants = [PartMutant("f", "1"), PartMutant("f", "2")]
+    monkeypatch.setattr(mutant_trials, "read_reasons", lambda: {name_survivor(mutants[0]): "It changes nothing."})
+    results = tmp_path / "new.jsonl"
+    tried = set_survivors_aside(mutants, results, SimpleNamespace(all=tries_all))  # type: ignore[arg-type]
+    assert tried == (mutants if tries_all else mutants[1:])
+    assert read_results(results) == ({} if tries_all else {"1": (Fate.SURVIVED, 0)})
 
 
 def test_messages_of_an_equal_run_are_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
