@@ -45,7 +45,8 @@ def measure_publishing(run: Run, times: RunTimes, connection: DuckDB) -> Iterato
         for home in (None, *apart):
             row = found.get((when, home or ""), _NO_TIMES)
             subject = when if home is None else f"{when}/{home}"
-            for metric, value, least in zip(_LATENCIES, row.whole.values, row.proven, strict=True):
+            for number, metric in enumerate(_LATENCIES):
+                value, least = row.whole.values[number], row.proven[number]
                 own = value != least
                 evidence = _describe_messages(row) + (OF_STANDSTILLS if own else "")
                 yield make_measured_value(
@@ -130,7 +131,8 @@ def measure_replication_lag(run: Run, times: RunTimes, connection: DuckDB) -> It
             row = found.get((phase, f"{home}>{other}"), _NO_TIMES)
             count = row.whole.messages
             evidence = f"{row.whole.ended} of {count} deliveries" if count else "nothing had to be delivered there"
-            for metric, value, least in zip(_LAGS, row.whole.values, row.proven, strict=True):
+            for number, metric in enumerate(_LAGS):
+                value, least = row.whole.values[number], row.proven[number]
                 own = value != least
                 yield make_measured_value(
                     metric,

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from brokerproof.run.records import FaultsUndone, FaultTargets, LogsRead, PhaseTimes
+from brokerproof.experiment.topology import RegionLink
+from brokerproof.run.records import ConsumerEnd, FaultsUndone, FaultTargets, LogsRead, PhaseTimes
 from brokerproof.run.tables import SCHEMAS
 from pyspark.sql import SparkSession
 
@@ -68,6 +70,48 @@ def make_without_proofs() -> History:
     history.records[LogsRead] = None
     history.not_drained()
     history.leave(FaultTargets(fault="kill", targets=("a",), known_at=START, why="no answer", at=at(1)))
+    return history
+
+
+def make_at_most_once() -> History:
+    """Two messages are lost, which is legal."""
+    return test_measurements.planted(guarantee="at_most_once", bounds={"missing_messages": {"max": 5}})
+
+
+def make_with_a_consumer_that_stood_still() -> History:
+    """It stood still while the backlog drained."""
+    history = test_measurements.planted()
+    rest: dict[str, Any] = {"delivered": None, "problem": None, "at": START}
+    history.leave(ConsumerEnd(task=0, consumer="audit-c0", standstills=((at(40), at(44)),), **rest))
+    return history
+
+
+def make_with_a_link() -> History:
+    """The link's samples are of the steady phase only."""
+    history = test_measurements.planted()
+    history.topology = history.topology.model_copy(update={"links": [RegionLink(between=["eu", "us"], delay_ms=10)]})
+    for second in range(1, 15):
+        for metric, value in {"timed": 100, "added_p50_ms": 0.1 * second, "added_p99_ms": second}.items():
+            row = {"source": "link:eu>us", "metric": metric, "value": str(value)}
+            history.observations.append({**row, "at": at(second)})
+    return history
+
+
+def make_destroyed_later() -> History:
+    """Two faults destroy the cluster. A message that was sent between them is lost with the second one."""
+    history = test_measurements.planted(destroyed=["main"], bounds={"rpo_messages": {"max": 5}}, kind="destroy")
+    row = {"fault": "never", "kind": "destroy", "targets": [test_measurements.BOOKIE]}
+    times = {"effective": 55, "healing": 57}
+    history.faults += [{**row, "state": state, "at": at(second)} for state, second in times.items()]
+    for number in (400, 570):
+        history.stored.remove(next(row for row in history.stored if row["seq"] == number))
+    return history
+
+
+def make_never_destroyed() -> History:
+    """The fault that would destroy the cluster never took effect."""
+    history = test_replication.planted(destroyed=["main"], bounds={"rpo_messages": {"max": 5}})
+    history.faults = [row for row in history.faults if (row["fault"], row["state"]) != ("gone", "effective")]
     return history
 
 

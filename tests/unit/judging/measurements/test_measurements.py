@@ -53,12 +53,17 @@ def observe(history, second, source, metric, value):
     )
 
 
-def planted(rate=10):
+BOUNDS = {"rto_s": {"max": 10}, "rto_s/never": {"max": 99}, "rpo_s/nobody": {"max": 1}, "detect_s": {"max": 30}}
+
+
+def planted(rate=10, *, kind="kill", bounds=BOUNDS, **scenario):
+    """`kind` is that of the two faults that do harm."""
     history = History(
         workload={"rate": rate},
-        faults=FAULTS,
+        faults=[each | ({} if each["name"] == "help" else {"kind": kind}) for each in FAULTS],
         owner={"steady": "eu", "recovery": "us"},
-        bounds={"rto_s": {"max": 10}, "rto_s/never": {"max": 99}, "rpo_s/nobody": {"max": 1}, "detect_s": {"max": 30}},
+        bounds=bounds,
+        **scenario,
     )
     for number in range(800):
         second = number / 10
@@ -72,13 +77,13 @@ def planted(rate=10):
             continue
         history.store(**place)
         history.deliver(**place, at=acked + 5000)
-    for fault, kind, state, second in (
-        ("kill", "kill", "injecting", 19.9),
-        ("kill", "kill", "effective", 20),
+    for fault, done, state, second in (
+        ("kill", kind, "injecting", 19.9),
+        ("kill", kind, "effective", 20),
         ("help", "start", "effective", 22),
-        ("never", "kill", "injecting", 50),
+        ("never", kind, "injecting", 50),
     ):
-        row = {"fault": fault, "kind": kind, "targets": [HEIR] if fault == "help" else [OWNER, BOOKIE], "state": state}
+        row = {"fault": fault, "kind": done, "targets": [HEIR] if fault == "help" else [OWNER, BOOKIE], "state": state}
         history.faults.append({**row, "at": START + int(second * SECOND)})
     for second in range(81):
         brokers = [HEIR, FAR] + ([OWNER] if second < 28 else [])
