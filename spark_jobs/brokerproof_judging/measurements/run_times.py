@@ -120,7 +120,7 @@ def read_run_times(run: Run) -> RunTimes:
     times = read_record(run, PhaseTimes)
     edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
     spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
-    phases: dict[str, Span] = dict(zip(Phase, spans, strict=True)) if spans else {}
+    phases: dict[str, Span] = {phase: spans[number] for number, phase in enumerate(Phase)} if spans else {}
     courses = read_fault_courses(run)
     # A kind of fault that the registry lacks counts as harmful.
     kinds = {name: FAULT_KINDS.get(course.kind, FaultKind) for name, course in courses.items()}

@@ -31,8 +31,9 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)
     # Without consumers, the step `consume` ends before the load begins.
     consumed = read_record(run, SubscriptionDrains)
-    start = times.phases[Phase.STEADY].start_us
-    end = max(consumed.at if consumed else 0, times.phases[Phase.RECOVERY].end_us)
+    start, end = times.phases[Phase.STEADY].start_us, times.phases[Phase.RECOVERY].end_us
+    if consumed is not None:
+        end = max(end, consumed.at)
     expected = list_expected_series(run)
     # Other series come and go, such as the backlog of a subscription that moves. They count from first to last sample.
     others = [key for key in samples.series if key not in expected and split_name(key[0])[0] in _SAMPLED]

@@ -142,6 +142,16 @@ def test_a_cluster_need_not_answer_while_all_that_serve_or_all_that_store_are_do
     assert measure(history, tmp_path / "run").value == gap
 
 
+@pytest.mark.parametrize(("drained", "gap"), [(None, 1.0), (70, 1.0), (90, 10.0)])
+def test_samples_are_taken_until_load_and_consuming_have_ended(tmp_path: Path, drained: int | None, gap: float) -> None:
+    """The last samples are those of 80 s, when the load ends."""
+    history = plant()
+    history.records[SubscriptionDrains] = None
+    if drained is not None:
+        history.leave(SubscriptionDrains(subscriptions=(), at=START + drained * SECOND))
+    assert measure(history, tmp_path / "run").value == gap
+
+
 def test_a_subscription_that_moves_counts_while_it_is_there(tmp_path: Path) -> None:
     history = plant()
     for second in (60, 61, 66, 67):
