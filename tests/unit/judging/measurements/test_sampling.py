@@ -9,10 +9,10 @@ from brokerproof.experiment.scenario import Bound
 from brokerproof.run.records import PhaseTimes, SubscriptionDrains
 from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import read_run_times
-from brokerproof_judging.measurements.samples import read_samples
+from brokerproof_judging.measurements.samples import list_expected_series, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
 
-from ..history import SECOND, START, TOPIC, History
+from ..history import REPLICATED, SECOND, START, TOPIC, History
 
 TIMELINE = {"steady_at": 0, "impact_at": 20, "recovery_at": 60, "ends_at": 80}
 BOOKIES = [f"bookie-{region}-{number}-main" for region in ("eu", "us") for number in (1, 2)]
@@ -58,7 +58,9 @@ def fault(history: History, kind: str, targets: list[str], **states: float) -> N
 
 def measure(history: History, directory: Path) -> Estimate:
     run = history.write(directory)
-    return measure_sampling_gap(run, read_run_times(run), read_samples(run)).estimate
+    measured = measure_sampling_gap(run, read_run_times(run), read_samples(run))
+    assert (measured.metric, measured.subject) == ("sampling_gap_s", "run")
+    return measured.estimate
 
 
 def test_what_is_always_answered_has_the_gap_of_the_interval(tmp_path: Path) -> None:
@@ -133,7 +135,9 @@ def test_a_node_that_is_gone_for_good_need_not_answer_unless_it_is_started(tmp_p
     assert measure(history, tmp_path / "started").value == 20.0
 
 
-@pytest.mark.parametrize(("nodes", "gap"), [(BROKERS, 1.0), (BOOKIES, 1.0), (BROKERS[1:], 11.0)])
+@pytest.mark.parametrize(
+    ("nodes", "gap"), [(BROKERS, 1.0), (BOOKIES, 1.0)] + [(sorted({*BROKERS} - {each}), 11.0) for each in BROKERS]
+)
 def test_a_cluster_need_not_answer_while_all_that_serve_or_all_that_store_are_down(
     tmp_path: Path, nodes: list[str], gap: float
 ) -> None:
@@ -152,17 +156,56 @@ def test_samples_are_taken_until_load_and_consuming_have_ended(tmp_path: Path, d
     assert measure(history, tmp_path / "run").value == gap
 
 
-def test_a_subscription_that_moves_counts_while_it_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "gap"), [((60, 61, 66, 67), 5.0), ((0, 7), 7.0), ((-9, 1), 1.0), ((75, 80), 1.0), ((40,), 1.0)]
+)
+def test_a_subscription_that_moves_counts_while_it_is_there(
+    tmp_path: Path, seconds: tuple[int, ...], gap: float
+) -> None:
     history = plant()
-    for second in (60, 61, 66, 67):
+    for second in seconds:
         observe(history, second, f"topic:{TOPIC}", "backlog:moved")
+    assert measure(history, tmp_path / "run").value == gap
+
+
+def test_of_a_gap_only_the_times_between_two_faults_count(tmp_path: Path) -> None:
+    history = plant((f"node:{BOOKIE}", "bytes_read", 31, 40))
+    fault(history, "pause", [BOOKIE], effective=36, recovered=39)
+    fault(history, "kill", [BOOKIE], effective=31, recovered=34)
+    # From 30 to 31 s, from 34 to 36 s and from 39 to 41 s.
     assert measure(history, tmp_path / "run").value == 5.0
 
 
-@pytest.mark.parametrize(("maximum", "value"), [(5, None), (30, 20.0)])
-def test_a_gap_in_samples_is_no_failure_of_the_system(tmp_path: Path, maximum: float, value: float | None) -> None:
+@pytest.mark.parametrize(("silent", "gap"), [("main", 1.0), ("other", 11.0)])
+def test_a_topic_need_not_answer_while_its_own_cluster_is_down(tmp_path: Path, silent: str, gap: float) -> None:
+    workload = {"namespace": REPLICATED, "produce_on": ["main", "other"]}
+    history = History(clusters=("main", "other"), workload=workload)
+    history.leave(PhaseTimes(**{name: START + second * SECOND for name, second in TIMELINE.items()}))
+    run = history.write(tmp_path / "expected")
+    for source, metric in list_expected_series(run):
+        for second in range(81):
+            if not (source.endswith(f"@{silent}") and 31 <= second <= 40):
+                observe(history, second, source, metric)
+    fault(history, "kill", BROKERS, effective=30, recovered=41)
+    assert measure(history, tmp_path / "run").value == gap
+
+
+def test_a_cluster_without_storing_nodes_has_to_answer(tmp_path: Path) -> None:
+    history = plant(("cluster:main", "alive:broker", 31, 40))
+    main = history.topology.clusters["main"]
+    nodes = {name: node for name, node in main.nodes.items() if name not in BOOKIES}
+    clusters = {"main": main.model_copy(update={"nodes": nodes})}
+    history.topology = history.topology.model_copy(update={"clusters": clusters})
+    assert measure(history, tmp_path / "run").value == 11.0
+
+
+@pytest.mark.parametrize("key", ["sampling_gap_s", "sampling_gap_s/run"])
+@pytest.mark.parametrize(("maximum", "value"), [(5, None), (19.9, None), (20, 20.0), (30, 20.0)])
+def test_a_gap_in_samples_is_no_failure_of_the_system(
+    tmp_path: Path, key: str, maximum: float, value: float | None
+) -> None:
     history = plant(("cluster:main", "under_replicated", 31, 49))
-    bounds = {"sampling_gap_s": Bound(max=maximum)}
+    bounds = {key: Bound(max=maximum)}
     history.scenario = history.scenario.model_copy(update={"bounds": bounds})
     estimate = measure(history, tmp_path / "run")
     assert estimate.value == value
