@@ -351,7 +351,7 @@ def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 def read_killers(folder: Path) -> dict[str, str]:
     """Return the test that killed each mutant in the latest campaign that killed it, with any version of the code."""
-    killers = {}
+    killers: dict[str, str] = {}
     for file in sorted(folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime):
         killers |= {row["mutant"]: row["why"] for row in _read_rows(file) if row["fate"] == Fate.TEST}
     return killers

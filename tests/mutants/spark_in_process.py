@@ -23,17 +23,16 @@ from pyspark.sql import SparkSession
 def pytest_configure(config: pytest.Config) -> None:
     del config
     start = local_spark.start_local_spark
+    judging = KeptMessages if KEPT_MESSAGES in os.environ else message_judging.MessageJudging
     replaced: Mapping[Any, Mapping[str, Any]] = {
         local_spark: {"start_local_spark": lambda heap: _Session(partial(start, heap))},
-        run_judging: {"start_judging_workers": lambda _: None},
+        # An earlier run of pytest in this process may have replaced `MessageJudging`.
+        run_judging: {"start_judging_workers": lambda _: None, "MessageJudging": judging},
     }
     for module, names in replaced.items():
         for name, value in names.items():
             setattr(module, name, value)
     message_judging.MessageJudging.__init__.__kwdefaults__["most_suspicious"] = None  # type: ignore[index]
-    # An earlier run of pytest in this process may have replaced it.
-    judging = KeptMessages if KEPT_MESSAGES in os.environ else message_judging.MessageJudging
-    run_judging.MessageJudging = judging  # type: ignore[misc, assignment]
 
 
 class _Session:
