@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+from brokerproof.errors import RunError
 from brokerproof.run.observations import SampledMetric, Source
 from brokerproof_judging.measurements.samples import read_samples
 
@@ -71,3 +73,18 @@ def test_what_is_expected_and_was_never_sampled_is_an_empty_series(tmp_path):
 def test_a_topic_that_is_not_replicated_has_no_replication_backlog(tmp_path):
     samples = samples_of(tmp_path, [], clusters=("main", "other"))
     assert list(samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG)) == []
+
+
+@pytest.mark.parametrize("column", ["at", "source", "metric"])
+def test_a_sample_without_its_time_or_its_name_is_damage(tmp_path, column):
+    history = History()
+    row = {"at": START, "source": "topic:t", "metric": "owner", "value": "broker-1"}
+    history.observations = [row, {**row, column: None}]
+    with pytest.raises(RunError):
+        read_samples(history.write(tmp_path))
+
+
+def test_the_series_of_a_metric_are_those_of_its_sources_only(tmp_path):
+    samples = samples_of(tmp_path, [*TODAY, ("node:bookie-2", "bytes_read", "5"), ("link:eu>us", "bytes_read", "6")])
+    found = {name: [value for _, value in values] for name, values in samples.find_series(Source.NODE, "bytes_read")}
+    assert found == {"bookie-1": ["10"], "bookie-2": ["5"]}

@@ -1506,3 +1506,11 @@ def test_a_message_that_names_a_negative_seq_is_shown_with_it(spark, tmp_path):
     history.store(producer="p9", seq=-3, offset=history.next_entry())
     found = Judged(spark, tmp_path / "run", history).anomalies(history.topic)
     assert found == {("phantom", False, "main", None, "p9", -3)}
+
+
+@pytest.mark.parametrize("seq", [None, 0, 5])
+def test_a_message_without_a_producer_is_shown_with_its_seq(spark, tmp_path, seq):
+    history = History().clean()
+    history.store(producer=None, seq=seq, offset=history.next_entry())
+    found = Judged(spark, tmp_path / "run", history).anomalies(history.topic)
+    assert found == {("phantom", False, "main", None, None, seq)}
