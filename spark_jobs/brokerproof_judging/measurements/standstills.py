@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
@@ -51,7 +52,7 @@ def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
 
     `causes` has the times (from, to) in µs in which a client or the monitor may have caused delays. They may overlap.
     """
-    for begin, until in sorted(causes, key=lambda cause: cause[1], reverse=True):
+    for begin, until in sorted(causes, reverse=True):
         if begin < end_us <= until:
             end_us = begin
     return end_us
@@ -63,9 +64,8 @@ def list_free_times(standstills: Times, lead_us: int = 0) -> Iterator[tuple[str,
     A standstill has effects for at least `lead_us` after its end.
     """
     for name, each in standstills.items():
-        causes = list_causes(each, lead_us)
-        begins, ends = [-_NEVER_US, *(until for _, until in causes)], [*(begin for begin, _ in causes), _NEVER_US]
-        yield from ((name, begin, end) for begin, end in zip(begins, ends, strict=True))
+        causes = [(-_NEVER_US, -_NEVER_US), *list_causes(each, lead_us), (_NEVER_US, _NEVER_US)]
+        yield from ((name, begin, end) for (_, begin), (end, _) in pairwise(causes))
 
 
 def list_causes(standstills: Iterable[tuple[int, int]], lead_us: int = 0) -> list[tuple[int, int]]:

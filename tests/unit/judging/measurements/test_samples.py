@@ -88,3 +88,17 @@ def test_the_series_of_a_metric_are_those_of_its_sources_only(tmp_path):
     samples = samples_of(tmp_path, [*TODAY, ("node:bookie-2", "bytes_read", "5"), ("link:eu>us", "bytes_read", "6")])
     found = {name: [value for _, value in values] for name, values in samples.find_series(Source.NODE, "bytes_read")}
     assert found == {"bookie-1": ["10"], "bookie-2": ["5"]}
+
+
+@pytest.mark.parametrize(("second", "silences"), [(5, 0), (5.000001, 1)])
+def test_a_silence_is_a_time_of_more_than_five_seconds_without_any_sample(tmp_path, second, silences):
+    history = History()
+    for at in (START, START + int(second * 1_000_000)):
+        history.observations.append({"at": at, "source": "topic:t", "metric": "owner", "value": "broker-1"})
+    samples = read_samples(history.write(tmp_path))
+    assert (len(samples.silences), samples.last_us) == (silences, START + int(second * 1_000_000))
+
+
+def test_without_a_sample_there_is_no_silence(tmp_path):
+    samples = read_samples(History().write(tmp_path))
+    assert (samples.silences, samples.last_us) == ((), 0)
