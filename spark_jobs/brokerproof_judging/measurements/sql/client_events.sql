@@ -46,7 +46,7 @@ FROM (SELECT *, sum(acks) OVER (PARTITION BY producer) AS acks_of_producer FROM 
 WHERE NOT in_unknown OR acks_of_producer = 0;
 
 -- A message is late from `start` to `until`, its first ack or the load's end. Messages due before the steady phase are
--- left out.
+-- left out, and so are those that cannot be late before the load ends: their acks may come after it.
 CREATE TABLE late AS
 SELECT
     producer,
@@ -56,7 +56,7 @@ SELECT
     until < load_end() AS answered
 FROM attempts
 GROUP BY producer, seq
-HAVING start >= load_start() + late_after();
+HAVING start < load_end() AND start >= load_start() + late_after();
 
 -- Late times of one place that overlap or touch each other are one interruption.
 CREATE VIEW interruptions AS

@@ -935,9 +935,13 @@ def test_a_message_that_is_sent_at_the_moment_of_the_effect_is_sent_after_it(jud
     assert row["value"] == pytest.approx(1.01)
 
 
-def test_a_place_that_answered_the_last_messages_is_not_away_although_it_left_others_unanswered(judge):
-    """The messages of the load's last second cannot be late, but show that the place is back."""
-    history = Clients().load(is_acked=lambda where, second: where == 0 or not 40 <= second < 99.2)
+@pytest.mark.parametrize("due", [99.0, 99.9])
+def test_an_ack_after_the_load_of_a_message_that_cannot_be_late_in_it_is_no_interruption(judge, due):
+    """One message was never acked. Each message that is due from `due` on gets its ack when the load has ended."""
+    history = Clients().load(
+        is_acked=lambda where, second: (where, second) != (1, 40.0),
+        acked_after=lambda _, second: 100.1 - second if second >= due else 0.01,
+    )
     row = judge(history.fault("first", injected=39, effective=39.5))("rto_s")
 
     assert row["value"] == 61
