@@ -52,7 +52,7 @@ KEPT_MESSAGES = "BROKERPROOF_KEPT_MESSAGES"
 # Modules that tests import late. Child processes need not import them again, which would take half of their time.
 _IMPORTED_EARLY = ("brokerproof_judging.run_judging", "brokerproof.systems.pulsar.system", "pandas")
 _MEMORY = 8 << 30
-# The tests that killed most mutants of each part, at most so many of each.
+# The tests that killed most mutants of each part, and the largest number of tests of a part.
 KILLS = ROOT / "tests" / "mutants" / "kills.json"
 _MOST_KILLERS = 6
 # Why mutants survive: {file and key: the change, and the reason}.
@@ -358,7 +358,7 @@ def read_killers(folder: Path) -> dict[str, str]:
 
 
 def read_kills() -> Mapping[str, Mapping[str, Mapping[str, int]]]:
-    """Return {file: {part: {test: number of mutants that it killed}}} of the last whole campaign."""
+    """Return {file: {part: {test: number of mutants that it killed}}}, as `write_kills` wrote it."""
     return json.loads(KILLS.read_text(encoding="utf-8")) if KILLS.exists() else {}
 
 

@@ -51,7 +51,7 @@ CREATE TABLE late AS
 SELECT
     producer,
     any_value(place) AS place,
-    any_value(scheduled) + late_after() AS start,
+    min(scheduled) + late_after() AS start,
     least(min(acked), load_end()) AS until,
     until < load_end() AS answered
 FROM attempts
