@@ -13,7 +13,7 @@ from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts
 from brokerproof.run.measurement import Measurement
-from brokerproof.run.records import EarlyEnd, FaultsUndone, StepProblem, write_record
+from brokerproof.run.records import EarlyEnd, FaultsUndone, PhaseTimes, StepProblem, StepSeconds, write_record
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import FaultState
 from builders import SYSTEMS, make_check, make_counts, make_judgement, make_measurement, make_run, make_suite
@@ -202,6 +202,26 @@ def test_an_error_of_ours_is_none(run: Run) -> None:
 )
 def test_a_step_that_is_late_hangs_or_crashes_is_a_violation(run: Run, end: StepEnd, violation: str) -> None:
     assert explain(end_with(run, Verdict.PASSED, steps={"read_back": end})).violations == [violation]
+
+
+def test_steps_under_load_may_take_as_much_longer_as_the_phases_began_late(run: Run) -> None:
+    took = {step: StepEnd(seconds=100, limit_s=60) for step in ("load", "consume", "break_it", "read_back")}
+    write_record(run, StepSeconds(step="break_it", started_at=0, finished_at=100_000_000))
+    late = [f"step {step} took 100 s, longer than 60 s" for step in took]
+    assert explain(end_with(run, Verdict.PASSED, steps=took)).violations == late
+    for steady_s, violations in ((41, late[3:]), (39, [each.replace("60", "99") for each in late[:3]] + late[3:])):
+        times = dict.fromkeys(("steady_at", "impact_at", "recovery_at", "ends_at"), steady_s * 1_000_000)
+        write_record(run, PhaseTimes(**times))
+        assert explain(end_with(run, Verdict.PASSED, steps=took)).violations == violations
+
+
+def test_a_rate_that_nobody_waits_so_long_for_is_no_reason(run: Run) -> None:
+    write_record(run, StepSeconds(step="break_it", started_at=0, finished_at=1))
+    write_record(
+        run, PhaseTimes(steady_at=190_000_000, impact_at=190_000_000, recovery_at=190_000_000, ends_at=190_000_000)
+    )
+    (violation,) = explain(end_with(run, Verdict.PASSED, steps={"load": StepEnd(seconds=241, limit_s=60)})).violations
+    assert violation == "step load took 241 s, longer than 240 s"
 
 
 def test_a_table_that_was_changed_after_its_seal_is_a_violation(run: Run) -> None:
