@@ -293,3 +293,10 @@ def test_only_reads_of_known_nodes_count_while_the_owner_is_known(tmp_path: Path
     for node, reads in {"a-stranger": 500, "bookie-eu-1-main": 30, "bookie-us-1-main": 10}.items():
         observe(history, f"node:{node}", "bytes_read", (1, "0"), (2, "100"), (4, str(100 + reads)))
     assert local_reads(history.write(tmp_path / "run"))["steady"] == (0.75, "30 of 40 bytes")
+
+
+def test_reads_are_local_to_the_owner_that_was_named_last(tmp_path: Path) -> None:
+    history = plant()
+    observe(history, f"topic:{TOPIC}", "owner", (1, EU), (5, US), (12, EU))
+    observe(history, "node:bookie-eu-1-main", "bytes_read", (2, "0"), (4, "30"), (5, "40"), (7, "100"))
+    assert local_reads(history.write(tmp_path / "run"))["steady"] == (0.3, "30 of 100 bytes")
