@@ -873,6 +873,15 @@ def another_key_in_the_log(history):
 
 
 @planted()
+def each_of_two_keys_under_which_a_message_was_published(history):
+    """The load's record contradicts itself, which is reported; the system may not be accused of either key."""
+    first = history.rows("publishes", "p1", 0)[0]
+    history.publishes.append({**first, "epoch": 1, "key": "z", "outcome": "unknown", "partition": None})
+    history.rows("stored", "p1", 0)[0]["key"] = "z"
+    return {}
+
+
+@planted()
 def another_key_on_the_way(history):
     history.rows("deliveries", "p1", 0, subscription="pool")[0]["key"] = "p0-key-0"
     return {
