@@ -411,6 +411,25 @@ def delivered_from_two_positions_of_the_old_log_and_from_the_new_log(history):
     }
 
 
+def delivered_by_each_log_from_where_the_new_one_does_not_hold_it(history):
+    history.rows("deliveries", "p0", IN_FLIGHT)[0]["offset"] = 900
+    deliver_from(history, IN_FLIGHT, EFFECT, OLD_LOG, 1)
+    return {
+        ("delivered_from_two_positions", True, "main", "audit", IN_FLIGHT),
+        ("delivered_from_elsewhere", False, "main", "audit", IN_FLIGHT),
+    }
+
+
+def delivered_by_the_old_log_and_later_from_a_log_that_nobody_read(history):
+    deliver_from(history, IN_FLIGHT, EFFECT, OLD_LOG, 1)
+    deliver_from(history, IN_FLIGHT, 45 * SECOND, NEW_LOG, 900)
+    history.deliveries[-1]["partition"] = 7
+    return {
+        ("delivered_from_two_positions", False, "main", "audit", IN_FLIGHT),
+        ("delivered_from_elsewhere", True, "main", "audit", IN_FLIGHT),
+    }
+
+
 def delivered_by_the_new_log_from_where_it_does_not_hold_it(history):
     deliver_from(history, IN_FLIGHT, 45 * SECOND, NEW_LOG, 900)
     return {
@@ -430,6 +449,8 @@ REBUILT = [
     delivered_by_the_old_log_and_by_the_new_log,
     delivered_from_two_positions_of_the_old_log,
     delivered_from_two_positions_of_the_old_log_and_from_the_new_log,
+    delivered_by_each_log_from_where_the_new_one_does_not_hold_it,
+    delivered_by_the_old_log_and_later_from_a_log_that_nobody_read,
     delivered_by_the_new_log_from_where_it_does_not_hold_it,
 ]
 
