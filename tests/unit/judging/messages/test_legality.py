@@ -361,6 +361,14 @@ def lost_by_the_old_log(history):
     return {("lost", True, "main", None, IN_FLIGHT)}
 
 
+def lost_by_the_old_log_though_another_attempt_failed_later(history):
+    found = lost_by_the_old_log(history)
+    nowhere = dict.fromkeys(("partition", "segment", "offset", "batch_index"))
+    later = {"epoch": 1, "outcome": "failed", "settled_at": START + 45 * SECOND, **nowhere}
+    history.publishes.append({**history.rows("publishes", "p0", IN_FLIGHT)[0], **later})
+    return found
+
+
 def lost_by_the_new_log(history):
     take_out_of_main(history)
     return {("lost", False, "main", None, IN_FLIGHT)}
@@ -441,6 +449,7 @@ def delivered_by_the_new_log_from_where_it_does_not_hold_it(history):
 REBUILT = [
     nothing_else,
     lost_by_the_old_log,
+    lost_by_the_old_log_though_another_attempt_failed_later,
     lost_by_the_new_log,
     not_sent_on_by_the_old_log,
     not_sent_on_by_the_new_log,
