@@ -369,6 +369,13 @@ def lost_by_the_old_log_though_another_attempt_failed_later(history):
     return found
 
 
+def lost_by_the_new_log_that_acked_it_too(history):
+    lost_by_the_old_log(history)
+    later = {"epoch": 1, "settled_at": START + 45 * SECOND, "segment": NEW_LOG, "offset": 0}
+    history.publishes.append({**history.rows("publishes", "p0", IN_FLIGHT)[0], **later})
+    return {("lost", False, "main", None, IN_FLIGHT)}
+
+
 def lost_by_the_new_log(history):
     take_out_of_main(history)
     return {("lost", False, "main", None, IN_FLIGHT)}
@@ -450,6 +457,7 @@ REBUILT = [
     nothing_else,
     lost_by_the_old_log,
     lost_by_the_old_log_though_another_attempt_failed_later,
+    lost_by_the_new_log_that_acked_it_too,
     lost_by_the_new_log,
     not_sent_on_by_the_old_log,
     not_sent_on_by_the_new_log,
