@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from brokerproof_judging.measurements.standstills import find_proven_end
+from brokerproof_judging.measurements.standstills import find_proven_end, list_causes, list_free_times
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,31 @@ from brokerproof_judging.measurements.standstills import find_proven_end
 )
 def test_the_proven_end_lies_in_no_cause(causes: list[tuple[int, int]], proven: int) -> None:
     assert find_proven_end(causes, 25) == proven
+
+
+@pytest.mark.parametrize(
+    ("standstills", "lead", "causes"),
+    [
+        ([], 0, []),
+        # The messages that came due meanwhile take as long again, and at least the lead.
+        ([(10, 20)], 0, [(10, 30)]),
+        ([(10, 12)], 5, [(10, 17)]),
+        # The second one begins while the first one has an effect, at its last moment, and after it.
+        ([(10, 20), (25, 30)], 0, [(10, 35)]),
+        ([(10, 20), (30, 31)], 0, [(10, 32)]),
+        ([(10, 20), (31, 32)], 0, [(10, 30), (31, 33)]),
+        # It ends before the first one, in whatever order they are given.
+        ([(12, 13), (10, 20)], 0, [(10, 30)]),
+    ],
+)
+def test_a_standstill_has_an_effect_until_the_client_has_caught_up(
+    standstills: list[tuple[int, int]], lead: int, causes: list[tuple[int, int]]
+) -> None:
+    assert list_causes(standstills, lead) == causes
+
+
+def test_the_times_between_the_effects_of_standstills_are_free() -> None:
+    (first, second, third) = list_free_times({"p0": [(10, 20), (50, 60)]}, 15)
+    assert (first[0], first[2], second, third[0], third[1]) == ("p0", 10, ("p0", 35, 50), "p0", 75)
+    assert first[1] < 0
+    assert third[2] > 2**60
