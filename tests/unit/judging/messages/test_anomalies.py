@@ -1046,6 +1046,25 @@ def position_conflict_with_a_message_without_identity(history):
 
 
 @planted()
+def two_messages_from_one_position_of_a_log_that_nobody_read(history):
+    for producer in ("p0", "p1"):
+        history.deliver(producer=producer, seq=5, offset=900, partition=7, at=900_000)
+    two_positions = ("attempted_once", "delivered from 2 positions, after 1 attempt(s)")
+    return {
+        ("delivered_from_two_positions", True, "main", "audit", "p0", 5): two_positions,
+        ("delivered_from_two_positions", True, "main", "audit", "p1", 5): two_positions,
+        ("position_conflict", False, "main", "audit", "p0", 5): (
+            "shared_position",
+            "shares the position 5:900:-1 with message p1/5",
+        ),
+        ("position_conflict", False, "main", "audit", "p1", 5): (
+            "shared_position",
+            "shares the position 5:900:-1 with message p0/5",
+        ),
+    }
+
+
+@planted()
 def position_mismatch(history):
     entry = history.next_entry()
     for table in ("stored", "deliveries"):
