@@ -1542,3 +1542,17 @@ def test_a_message_without_a_producer_is_shown_with_its_seq(spark, tmp_path, seq
     history.store(producer=None, seq=seq, offset=history.next_entry())
     found = Judged(spark, tmp_path / "run", history).anomalies(history.topic)
     assert found == {("phantom", False, "main", None, None, seq)}
+
+
+def test_a_subscription_drains_in_its_own_cluster_and_not_in_another_one_of_its_name(spark, tmp_path):
+    subscriptions = [{"name": "twin"}, {"name": "twin", "cluster": "other"}]
+    history = History(clusters=("main", "other"), subscriptions=subscriptions)
+    history.topic = f"persistent://tenant/{REPLICATED}/twins"
+    history.clean()
+    history.forget("deliveries", "p0", 3)
+    history.not_drained("twin", "other")
+    found = Judged(spark, tmp_path / "run", history).anomalies(history.topic)
+    assert found == {
+        ("undelivered", False, "main", "twin", "p0", 3),
+        ("unproven", True, "other", "twin", "p0", 3),
+    }
