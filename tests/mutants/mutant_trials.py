@@ -303,7 +303,9 @@ def run_pytest(tests: Sequence[str], plugin: object) -> None:
     for name in _IMPORTED_EARLY:
         import_module(name)
     if any("/suites" in test for test in tests):
-        import_module("brokerproof_judging.suites.evaluation")
+        # Great Expectations is imported late, and takes five seconds.
+        for name in ("brokerproof_judging.suites.evaluation", "great_expectations"):
+            import_module(name)
     status = pytest.main([*ARGUMENTS, *tests], plugins=[plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"The campaign with {', '.join(tests)} ended with the status {status}.")

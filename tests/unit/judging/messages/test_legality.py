@@ -445,6 +445,18 @@ def delivered_by_the_old_log_and_later_from_a_log_that_nobody_read(history):
     }
 
 
+def delivered_again_after_the_healing_from_one_of_two_positions_of_the_old_log(history):
+    first = {"segment": OLD_LOG, "offset": 1, "received_at": START + EFFECT}
+    history.rows("deliveries", "p0", IN_FLIGHT)[0].update(first)
+    deliver_from(history, IN_FLIGHT, EFFECT, OLD_LOG, 2)
+    deliver_from(history, IN_FLIGHT, 45 * SECOND, OLD_LOG, 2)
+    return {
+        ("delivered_from_two_positions", False, "main", "audit", IN_FLIGHT),
+        ("delivered_from_elsewhere", False, "main", "audit", IN_FLIGHT),
+        ("redelivered_after_ack", True, "main", "audit", IN_FLIGHT),
+    }
+
+
 def delivered_by_the_new_log_from_where_it_does_not_hold_it(history):
     deliver_from(history, IN_FLIGHT, 45 * SECOND, NEW_LOG, 900)
     return {
@@ -468,6 +480,7 @@ REBUILT = [
     delivered_from_two_positions_of_the_old_log_and_from_the_new_log,
     delivered_by_each_log_from_where_the_new_one_does_not_hold_it,
     delivered_by_the_old_log_and_later_from_a_log_that_nobody_read,
+    delivered_again_after_the_healing_from_one_of_two_positions_of_the_old_log,
     delivered_by_the_new_log_from_where_it_does_not_hold_it,
 ]
 
