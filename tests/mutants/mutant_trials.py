@@ -172,6 +172,10 @@ class Campaign:
                     continue
                 write_result(self._results, mutant, fate, why, trial.seconds)
                 print(f"{len(waiting)} left: {mutant.file}: {fate} {why} after {trial.seconds:.0f} s", flush=True)
+            for answer in [each for each, (_, trial) in running.items() if trial.seconds > self._options.seconds]:
+                mutant, trial = running.pop(answer)
+                with trial:
+                    print(f"{len(waiting)} left: {mutant.file}: left open: {mutant.change}", flush=True)
         return True
 
     def _sort_tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -449,4 +453,10 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--all", action="store_true", help="try mutants with a reason why they survive, too")
     parser.add_argument("--minutes", type=float, default=600, help="no mutant is begun later")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="a mutant that no test kills in this time is named and left to a later call, because it may survive",
+    )
     return parser

@@ -238,6 +238,7 @@ def main() -> None:
         run_group(options.groups[0], options)
         return
     command = [sys.executable, __file__, "--minutes", str(options.minutes), "--processes", str(options.processes)]
+    command += ["--seconds", str(options.seconds)]
     command += ["--all"] if options.all else []
     for group in options.groups:
         subprocess.run([*command, "--groups", group], check=True)

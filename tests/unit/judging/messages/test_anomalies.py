@@ -1046,6 +1046,12 @@ def position_conflict_with_a_message_without_identity(history):
 
 
 @planted()
+def a_delivery_without_a_position_is_no_second_position(history):
+    history.deliver(producer="p0", seq=5, segment=None, offset=None, at=900_000)
+    return {}
+
+
+@planted()
 def two_messages_from_one_position_of_a_log_that_nobody_read(history):
     for producer in ("p0", "p1"):
         history.deliver(producer=producer, seq=5, offset=900, partition=7, at=900_000)
