@@ -88,7 +88,10 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         ],
         [
             f"tests/unit/judging/suites/test_{name}.py"
-            for name in ("messages", "measurements", "not_applicable", "every_scenario", "standard_expectations")
+            for name in (
+                *("cross_check", "measurements", "messages", "not_applicable", "every_scenario"),
+                "standard_expectations",
+            )
         ],
     ),
     "verdicts": (
