@@ -179,7 +179,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 class Reach:
     """A plugin of pytest that keeps which functions each test and its fixtures reach, and how long the test takes.
 
-    A fixture that several tests share runs for the first of them, but all of them may notice a mutant in it.
+    A fixture that several tests share runs for the first of them, but all of them may notice a mutant in it, and each
+    may be the one that runs it.
     """
 
     def __init__(self) -> None:
@@ -187,25 +188,33 @@ class Reach:
         self._reached_by: dict[Any, set[str]] = defaultdict(set)
         self.tests: dict[str, set[str]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
+        # The seconds of each shared fixture, and of all of them so far.
+        self._of_shared: dict[Any, float] = defaultdict(float)
+        self._in_shared = 0.0
         trampoline.record_trampoline_hit = lambda name, caller=None: self._reached.add(name)
         trampoline.set_mutant_under_test("stats")
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        started = time.process_time()
+        started = time.process_time() - self._in_shared
         yield
-        self.seconds[item.nodeid] = time.process_time() - started
-        shared = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
-        for function in self._reached.union(*(self._reached_by[each] for fixtures in shared for each in fixtures)):
+        named = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
+        shared = [each for fixtures in named for each in fixtures]
+        own = time.process_time() - self._in_shared - started
+        self.seconds[item.nodeid] = own + sum(self._of_shared[each] for each in shared)
+        for function in self._reached.union(*(self._reached_by[each] for each in shared)):
             self.tests[function].add(item.nodeid)
         self._reached.clear()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
         before, self._reached = self._reached, set()
+        started = time.process_time()
         yield
         if fixturedef.scope != "function":
             self._reached_by[fixturedef] |= self._reached
+            self._of_shared[fixturedef] += (seconds := time.process_time() - started)
+            self._in_shared += seconds
         self._reached |= before
 
     def write(self, file: Path) -> None:
