@@ -89,7 +89,7 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         [
             f"tests/unit/judging/suites/test_{name}.py"
             for name in (
-                *("cross_check", "measurements", "messages", "not_applicable", "every_scenario"),
+                *("cross_check", "evaluation", "measurements", "messages", "not_applicable", "every_scenario"),
                 "standard_expectations",
             )
         ],
