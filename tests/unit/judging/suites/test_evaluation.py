@@ -339,7 +339,7 @@ def test_a_suite_of_two_parts_has_the_worst_verdict_and_the_reasons_for_it(
     directory = own(make_entry("sampling_gap_s"), make_entry("lost"))
     library = Library()
     judgement = judge_one(planted, "mine", directory, library=library)
-    assert judgement.why.startswith("All 1 expectations hold for 40 messages and places. The scenario sets no fault and no bound, ")
+    assert judgement.why.startswith("All 1 expectations hold for 40 messages and places. The scenario sets no fault")
     assert [file.title for file, _ in library.asked] == ["mine", "mine.bounds"]
     assert (judgement.evaluated, judgement.written) == (2, 2)
     # In the order of the file.
