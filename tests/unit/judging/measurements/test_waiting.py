@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.samples import SILENCE_US
-from brokerproof_judging.measurements.waiting import is_silent, read_arrival
+from brokerproof_judging.measurements.waiting import Level, describe_raised, is_silent, read_arrival, widen_by_silence
 
 FAULT: Any = SimpleNamespace(span=SimpleNamespace(end_us=2 * SILENCE_US))
 
@@ -40,3 +41,27 @@ def test_an_event_that_a_standstill_delayed_may_have_come_at_its_begin_and_never
     stood_still = [(round(begin_s * 1e6), 20_000_000)]
     estimate = read_arrival(samples, fault, 12_000_000, "low again", standstills=stood_still)
     assert (estimate.value, estimate.at_most, estimate.proven) == (2.0, True, proven_s)
+
+
+@pytest.mark.parametrize(
+    ("raised_s", "sentence"),
+    [
+        ([], ""),
+        # A sample of the moment at which all was low again is not later.
+        ([20], ""),
+        ([20, 21, 23], "; slightly above again until 13.0 s after the effect"),
+    ],
+)
+def test_only_what_rose_after_the_end_rose_again(raised_s: list[int], sentence: str) -> None:
+    fault: Any = SimpleNamespace(seconds_until=lambda at_us: at_us - 10)
+    levels = [[(20, Level.LOW)], [(at, Level.RAISED) for at in raised_s]]
+    assert describe_raised(fault, levels, 20) == sentence
+
+
+def test_a_later_silence_leaves_what_was_proven() -> None:
+    samples: Any = SimpleNamespace(silences=[(13_000_000, 19_000_000)])
+    span = SimpleNamespace(start_us=10_000_000, end_us=60_000_000)
+    fault: Any = SimpleNamespace(span=span, cut_off_by=None, seconds_until=lambda at_us: (at_us - 10_000_000) / 1e6)
+    before = Estimate(value=3.0, evidence="low again", at_most=True, proven=2.0)
+    after = widen_by_silence(samples, fault, before, 13_000_000)
+    assert (after.value, after.at_most, after.proven) == (9.0, True, 2.0)

@@ -61,11 +61,12 @@ def test_only_the_home_of_a_message_counts_its_publishing(spark, tmp_path):
     history = History(clusters=("main", "other"), subscriptions=subscriptions)
     history.topic = f"persistent://{REPLICATED}/orders"
     history.message("p0", 0, at=0)
+    history.publish(at=SECOND, producer="p0", seq=1, outcome="unknown")
     run = Judged(spark, tmp_path / "run", history).run
 
     (published,), received = make_message_series(run, STEPS)
 
-    assert (published.cluster, published.acked) == ("main", (1, 0, 0, 0))
+    assert (published.cluster, published.acked, published.unknown) == ("main", (1, 0, 0, 0), (0, 1, 0, 0))
     assert [(each.cluster, each.subscription, each.delivered) for each in received] == [
         ("main", "audit", (1, 0, 0, 0)),
         ("main", "near", (1, 0, 0, 0)),
