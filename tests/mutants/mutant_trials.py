@@ -61,9 +61,8 @@ REASONS = KILLS.with_name("survivors.json")
 # time is not known, and while they wait, they may take the longest time. It is many times as long as all tests take.
 _USUAL_TIMES, _SPARE_S, _LONGEST_S = 10, 30, 900
 # For the order of tests: a mutant that was killed in the same file or part counts as much as this many others. A test
-# that killed none counts as if it had killed some, because a fast one is worth a trial. Beginning a test takes so many
-# seconds.
-_FILE_WEIGHT, _PART_WEIGHT, _UNTRIED, _START_S = 10, 100, 30, 0.02
+# that killed none counts as one. Beginning a test takes this many seconds.
+_FILE_WEIGHT, _PART_WEIGHT, _UNTRIED, _START_S = 10, 100, 1, 0.02
 
 
 class Fate(StrEnum):

@@ -139,7 +139,7 @@ def try_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
         monkeypatch.setattr(mutant_trials, "KILLS", tmp_path / "kills.json")
         monkeypatch.setattr(SecondKills, "orders", [])
         session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in TRIED])
-        limits = SimpleNamespace(processes=1, minutes=1)
+        limits = SimpleNamespace(processes=1, minutes=1, seconds=60)
         campaign = Campaign(mutants, lambda _: lambda _: lambda: None, tmp_path / "new.jsonl", limits, **options)
         assert campaign.pytest_runtestloop(session)
         assert {fate for fate, _ in read_results(tmp_path / "new.jsonl").values()} == {Fate.TEST}
@@ -156,6 +156,42 @@ def test_a_test_that_killed_a_mutant_runs_first_against_the_next_one(try_mutants
     mutants = [make_mutant("x", "1"), make_mutant("x", "2"), make_mutant("y")]
     orders = try_mutants(dict.fromkeys(mutants, ()))
     assert orders == [TRIED, ["a/second", "a/first", "a/third"], ["a/second", "a/first", "a/third"]]
+
+
+class NeverEnds(SecondKills):
+    """A trial that goes on for ever."""
+
+    seconds = 3.0
+
+    def __init__(self, session: Any, items: Any, *_: Any) -> None:
+        del session, items
+        self.answer, self._end = multiprocessing.Pipe(duplex=False)
+
+    def conclude(self, limit_s: float) -> tuple[Fate, str]:
+        del limit_s
+        return Fate.TIME, ""
+
+
+@pytest.mark.parametrize("limit_s", [2, 4])
+def test_a_mutant_that_takes_longer_than_a_call_may_is_named_and_left_to_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit_s: int
+) -> None:
+    monkeypatch.setattr(mutant_trials, "Trial", NeverEnds)
+    monkeypatch.setattr(mutant_trials, "KILLS", tmp_path / "kills.json")
+    # Within its time, it is tried until the time that every trial has is over.
+    monkeypatch.setattr(mutant_trials, "_LONGEST_S", 2 if limit_s > NeverEnds.seconds else 900)
+    session = SimpleNamespace(items=[SimpleNamespace(nodeid="a/first")])
+    limits = SimpleNamespace(processes=1, minutes=1, seconds=limit_s)
+    campaign = Campaign(
+        {make_mutant("x"): ()},
+        lambda _: lambda _: lambda: None,
+        tmp_path / "new.jsonl",
+        limits,  # type: ignore[arg-type]
+    )
+    assert campaign.pytest_runtestloop(session)  # type: ignore[arg-type]
+    is_open = limit_s < NeverEnds.seconds
+    assert ("left open: a change" in capsys.readouterr().out) is is_open
+    assert bool(read_results(tmp_path / "new.jsonl")) is not is_open
 
 
 @dataclass(frozen=True)
