@@ -129,6 +129,15 @@ def plant(directory: Path) -> Planted:
     return Planted(str(directory / "run"), rows, [], sound_measurements(), {}, topology)
 
 
+def move_to_log_server(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> Planted:
+    """Make it a run of the log server of tests/systems, which replicates nothing and does not say where copies are."""
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
+    planted.topology = load_topology("three_servers", PROJECT / "tests/systems/topologies")
+    for row in planted.messages:
+        row |= {"cluster": "log", "home": "log"}
+    return planted
+
+
 def judged_by(
     spark: SparkSession,
     planted: Planted | Run,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from brokerproof.checks import load_topology
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
@@ -22,7 +21,7 @@ from brokerproof_judging.suites.evaluation import JudgedTables, evaluate, keep_a
 from brokerproof_judging.suites.library import Validation
 from pyspark.errors import PySparkException
 
-from .conftest import EXPECTATIONS, PROJECT, RUN_ID, Planted, measurement
+from .conftest import EXPECTATIONS, RUN_ID, Planted, measurement, move_to_log_server
 
 STANDARD = {"description": "It holds.", "meta": {"table": "messages"}}
 BETWEEN = {**STANDARD, "type": "expect_column_values_to_be_between", "kwargs": {"column": "seq", "min_value": 0}}
@@ -404,13 +403,9 @@ def test_a_query_that_breaks_a_rule_is_named_with_its_place(
 
 @pytest.fixture
 def on_log_server(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> Planted:
-    """A run of the log server, which replicates nothing and does not say where copies are."""
-    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
-    planted.topology = load_topology("three_servers", PROJECT / "tests/systems/topologies")
-    for row in planted.messages:
-        row |= {"cluster": "log", "home": "log"}
+    """A sound run of the log server with one measurement."""
     planted.measurements = [measurement("sampling_gap_s", "run", 0.6)]
-    return planted
+    return move_to_log_server(planted, monkeypatch)
 
 
 def test_what_a_system_cannot_do_is_set_apart_in_the_order_of_the_file(

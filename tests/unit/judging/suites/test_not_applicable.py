@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brokerproof.checks import load_topology
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof_judging.measurements.measured_values import make_measured_value, make_measurements
 
-from .conftest import PROJECT, Judge, Planted, about
+from .conftest import Judge, Planted, about, move_to_log_server
 
 WITHOUT_REPLICATION = "testlog cannot send what is published in one cluster to another one"
 APPLICABLE = ("publish_latency_p99_ms", "sampling_gap_s")
@@ -22,12 +21,8 @@ APPLICABLE = ("publish_latency_p99_ms", "sampling_gap_s")
 @pytest.fixture
 def planted(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> Planted:
     """A sound run of the log server."""
-    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
-    planted.topology = load_topology("three_servers", PROJECT / "tests/systems/topologies")
-    for row in planted.messages:
-        row |= {"cluster": "log", "home": "log"}
     planted.measurements = [row for row in planted.measurements if row["metric"] in APPLICABLE]
-    return planted
+    return move_to_log_server(planted, monkeypatch)
 
 
 def inapplicable(judgement: dict[str, Any]) -> dict[str, str]:
