@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from enum import StrEnum
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -219,6 +220,10 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the process and those that it started, such as Spark's."""
+        # It may not lead its group yet.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join()
         self._directory.cleanup()
@@ -251,6 +256,7 @@ def _run_tests(
     directory: str,
     answer: Connection,
 ) -> None:
+    os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

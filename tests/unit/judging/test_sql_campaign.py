@@ -86,6 +86,38 @@ def test_a_mutant_has_the_fate_of_its_first_failed_test(tmp_path: Path) -> None:
     assert fates == [*CHANGED.values(), Fate.TIME], process.stdout + process.stderr
 
 
+STARTS = """
+import subprocess, sys
+import mutant_trials
+
+def prepare(session):
+    child = subprocess.Popen(["sleep", "60"])
+    print("CHILD", child.pid, sep="|", file=open(sys.argv[1], "w"), flush=True)
+    session.items[0].runtest = lambda: child.wait()
+    return lambda: None
+
+class Tries:
+    def pytest_runtestloop(self, session):
+        with mutant_trials.Trial(session, session.items, prepare) as trial:
+            print("FATE", *trial.conclude(4), sep="|")
+        return True
+
+mutant_trials.run_pytest(sys.argv[2:], Tries())
+"""
+
+
+def test_what_the_tests_of_a_mutant_started_ends_with_them(tmp_path: Path) -> None:
+    script, noted = tmp_path / "starts.py", tmp_path / "noted"
+    script.write_text(STARTS, encoding="utf-8")
+    test = "tests/unit/judging/series/test_message_series.py::test_a_run_without_messages_has_no_series"
+    environment = {**os.environ, "PYTHONPATH": str(Path(sql_campaign.__file__).parent)}
+    command = [sys.executable, str(script), str(noted), test]
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert f"FATE|{Fate.TIME}|" in process.stdout, process.stdout + process.stderr
+    child = int(noted.read_text().split("|")[1])
+    assert not Path(f"/proc/{child}/cmdline").exists() or not Path(f"/proc/{child}/cmdline").read_bytes()
+
+
 RECORD = """
 import sys
 from pathlib import Path
