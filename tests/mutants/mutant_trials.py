@@ -223,7 +223,7 @@ class Trial:
         """End the process and those that it started, such as Spark's."""
         # It may not lead its group yet.
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
         self._process.kill()
         self._process.join()
         self._directory.cleanup()
