@@ -14,7 +14,7 @@ from brokerproof_judging.measurements.standstills import find_proven_end, list_c
         ([(20, 25)], 20),
         ([(20, 24)], 25),
         ([(25, 30)], 25),
-        # The second cause begins inside the first one, in whatever order they are given.
+        # The second cause begins inside the first one, in both orders.
         ([(10, 20), (15, 30)], 10),
         ([(15, 30), (10, 20)], 10),
         # They do not touch.
@@ -36,7 +36,7 @@ def test_the_proven_end_lies_in_no_cause(causes: list[tuple[int, int]], proven: 
         ([(10, 20), (25, 30)], 0, [(10, 35)]),
         ([(10, 20), (30, 31)], 0, [(10, 32)]),
         ([(10, 20), (31, 32)], 0, [(10, 30), (31, 33)]),
-        # It ends before the first one, in whatever order they are given.
+        # The shorter one ends before the longer one, although it is given first.
         ([(12, 13), (10, 20)], 0, [(10, 30)]),
     ],
 )

@@ -1052,7 +1052,7 @@ def a_delivery_without_a_position_is_no_second_position(history):
 
 
 @planted()
-def two_messages_from_one_position_of_a_log_that_nobody_read(history):
+def two_messages_from_one_position_of_a_log_that_was_not_read(history):
     for producer in ("p0", "p1"):
         history.deliver(producer=producer, seq=5, offset=900, partition=7, at=900_000)
     two_positions = ("attempted_once", "delivered from 2 positions, after 1 attempt(s)")

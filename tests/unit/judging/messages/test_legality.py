@@ -435,7 +435,7 @@ def delivered_by_each_log_from_where_the_new_one_does_not_hold_it(history):
     }
 
 
-def delivered_by_the_old_log_and_later_from_a_log_that_nobody_read(history):
+def delivered_by_the_old_log_and_later_from_a_log_that_was_not_read(history):
     deliver_from(history, IN_FLIGHT, EFFECT, OLD_LOG, 1)
     deliver_from(history, IN_FLIGHT, 45 * SECOND, NEW_LOG, 900)
     history.deliveries[-1]["partition"] = 7
@@ -479,7 +479,7 @@ REBUILT = [
     delivered_from_two_positions_of_the_old_log,
     delivered_from_two_positions_of_the_old_log_and_from_the_new_log,
     delivered_by_each_log_from_where_the_new_one_does_not_hold_it,
-    delivered_by_the_old_log_and_later_from_a_log_that_nobody_read,
+    delivered_by_the_old_log_and_later_from_a_log_that_was_not_read,
     delivered_again_after_the_healing_from_one_of_two_positions_of_the_old_log,
     delivered_by_the_new_log_from_where_it_does_not_hold_it,
 ]
