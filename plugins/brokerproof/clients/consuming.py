@@ -91,6 +91,7 @@ class MovingConsumer:
         self._first_incarnation = task.find_incarnations(run, epoch).start
         # The consumer's current cluster.
         self.cluster = task.cluster
+        self.has_subscribed = False
         self.deliveries = Deliveries(
             {
                 "run_id": run.run_id,
@@ -144,7 +145,7 @@ class MovingConsumer:
         clients = make_clients(self.run, cluster, self.subscription.region)
         try:
             consumer = self._subscribe(clients, cluster, again=moves > 0)
-            self.cluster = cluster
+            self.cluster, self.has_subscribed = cluster, True
             self.deliveries.begin(clients.describe, cluster=cluster, incarnation=self._first_incarnation + moves)
             while not self.stopping.is_set() and (moves or not self.leaving.is_set()):
                 self._receive(consumer)
@@ -204,6 +205,10 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
     if isinstance(observation, ConfirmsAcks):
         threading.Thread(target=consumer.confirm_acks, args=(observation,), name="confirm", daemon=True).start()
     shown_at, hurry_at = 0.0, float("inf")
+
+    def show() -> None:
+        live.show(cluster=consumer.cluster, subscribed=consumer.has_subscribed, delivered=consumer.deliveries.count)
+
     standstills: list[tuple[int, int]] = []
     seen_us = clock.now_us()
     while receiving.is_alive() and time.monotonic() < hurry_at:
@@ -221,11 +226,11 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
         keep()
         if time.monotonic() - shown_at >= _SHOW_EVERY_S:
             shown_at = time.monotonic()
-            live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
+            show()
     # A consumer that still receives may add to its count after its last rows were taken.
     is_counted = not receiving.is_alive()
     keep()
-    live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
+    show()
     problem = None if consumer.error is None else f"{type(consumer.error).__name__}: {consumer.error}"
     if problem is None and consumer.hurrying.is_set():
         problem = "it was told to end before its time"

@@ -32,7 +32,10 @@ class Phase(StrEnum):
 
 
 class Phases(FrozenModel):
-    """The lengths of the three phases, in seconds. The steady phase begins when the load has reached its rate."""
+    """The lengths of the three phases, in seconds.
+
+    The steady phase begins when the load has reached its rate and every consumer has subscribed.
+    """
 
     steady_s: float = Field(20, gt=0)
     impact_s: float = Field(60, gt=0)

@@ -1,15 +1,16 @@
-"""The wait for the target rate before the steady phase, and the reason if the topic does not hold that rate."""
+"""The waits for the consumers and for the target rate before the steady phase, and the reasons if they fail."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from brokerproof.errors import AdminError, DeadlineError, RunError
+from brokerproof.experiment.numbers import join_names
 from brokerproof.faults.stage import Stage
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import read_every_live_status
+from brokerproof.run.live_status import read_every_live_status, read_live_status
 from brokerproof.run.load_rate import find_target_rate
-from brokerproof.run.records import LoadEnd, StepProblem, read_record
+from brokerproof.run.records import ConsumerEnd, LoadEnd, StepProblem, read_record
 
 _TIMEOUT_S = 180.0
 
@@ -97,6 +98,42 @@ class SteadyLoad:
             why = f"the cluster takes in no more, with this machine's processors {busy:.0f} % busy"
             remedy = "lower workload.rate"
         return f"{what}; the best rate was {self._best:.0f}/s, and {why}; {remedy}"
+
+
+def await_consumers(stage: Stage) -> None:
+    """Wait until every consumer has subscribed. A fault would spare a consumer that subscribes later.
+
+    Raises DeadlineError if this takes too long, and RunError if a consumer ends or their job fails.
+    """
+    missing: list[str] = []
+
+    def has_every_consumer() -> bool:
+        require_load(stage.run, "before every consumer had subscribed")
+        missing[:] = list_missing_consumers(stage.run)
+        stage.show(text=f"waiting for {join_names(missing)} to subscribe" if missing else "")
+        return not missing
+
+    try:
+        stage.clock.wait_until(has_every_consumer, timeout_s=_TIMEOUT_S, what="consumers", every_s=0.5)
+    except DeadlineError:
+        why = f"{join_names(missing)} did not subscribe in {_TIMEOUT_S:.0f} s: see the log of the step consume"
+        raise DeadlineError(why) from None
+
+
+def list_missing_consumers(run: Run) -> list[str]:
+    """Return the names of the clients that have yet to subscribe.
+
+    Raises RunError if one of them has ended, or if the consumers' job has failed.
+    """
+    if (failed := read_record(run, StepProblem, "consume")) is not None:
+        raise RunError(f"the consumers failed before they had subscribed: {failed.problem}")
+    missing = []
+    for number in range(sum(subscription.consumers for subscription in run.scenario.workload.subscriptions)):
+        if not read_live_status(run, client := f"consume-{number}").get("subscribed"):
+            if (end := read_record(run, ConsumerEnd, number)) is not None:
+                raise RunError(f"a consumer ended before it had subscribed: {end.problem or end.consumer}")
+            missing.append(client)
+    return missing
 
 
 def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) -> None:

@@ -24,7 +24,7 @@ from brokerproof.faults.injections import Injections
 from brokerproof.faults.rate_search import search_rate
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.stage import Stage
-from brokerproof.faults.steady_load import await_steady_load, require_load
+from brokerproof.faults.steady_load import await_consumers, await_steady_load, require_load
 from brokerproof.faults.targets import TargetFinder
 from brokerproof.faults.topic_copies import LEAD_S, CopiesRecorder
 from brokerproof.network import LinkClient
@@ -132,8 +132,12 @@ class Timeline:
         wait(stage.waits.unfinished, timeout=_BEGUN_TIMEOUT_S)
 
     def _await_steady_phase(self) -> PhaseTimes:
-        """Find the load's rate if necessary, and wait until the load is steady. Then record the times of the phases."""
+        """Wait for the consumers, find the load's rate if necessary, and wait until the load is steady.
+
+        Then record the times of the phases.
+        """
         self._stage.show(phase="warm-up")
+        await_consumers(self._stage)
         if self._stage.run.scenario.workload.rate == MAX_RATE:
             search_rate(self._stage, self._measure_utilization)
         await_steady_load(self._stage, self._measure_utilization)

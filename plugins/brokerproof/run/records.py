@@ -270,7 +270,7 @@ class TimelineProcess(Record):
 
 
 class PhaseTimes(Record):
-    """The times when each phase begins and when the load ends. Written as soon as the load is steady."""
+    """The times when each phase begins and when the load ends. Written when load and consumers are ready."""
 
     steady_at: Moment
     impact_at: Moment

@@ -15,6 +15,7 @@ from brokerproof.clients import consuming
 from brokerproof.clients.consuming import MovingConsumer, consume, plan_consumers
 from brokerproof.clients.record import RecordReader
 from brokerproof.clock import wait_until
+from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.systems.clients import Position, Received, list_columns
 from builders import make_run
@@ -86,6 +87,30 @@ def test_it_goes_after_the_fault_and_its_time_and_does_not_wait_for_what_it_leav
     rows = consumer.deliveries.take()[0].to_pylist()
     assert {(row["cluster"], row["producer"], row["incarnation"]) for row in rows} == {(EU, EU, 0), (US, US, 1)}
     assert [row["arrival"] for row in rows] == list(range(len(rows)))
+
+
+def test_a_consumer_shows_when_it_has_subscribed(consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, task = consumer.run, consumer.task
+    admitted = threading.Event()
+
+    class Late(Clients):
+        def consumer(self, subscription: Any, name: str) -> Clients:
+            admitted.wait()
+            return self
+
+        def close(self) -> None:
+            pass
+
+    plant_system(monkeypatch, PlantedSystem(clients=Late))
+    monkeypatch.setattr(consuming, "_SHOW_EVERY_S", 0.0)
+    consuming_thread = threading.Thread(target=consume, args=(run, task))
+    consuming_thread.start()
+    show = lambda: read_live_status(run, task.client).get("subscribed")  # noqa: E731
+    wait_until(lambda: show() is False, timeout_s=10, what="a status")
+    admitted.set()
+    wait_until(show, timeout_s=10, what="the subscription")
+    write_record(run, EarlyEnd(why="enough", at=clock.now_us()))
+    consuming_thread.join()
 
 
 class NotAnsweringError(Exception):

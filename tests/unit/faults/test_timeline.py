@@ -27,6 +27,7 @@ from brokerproof.network import Condition, Effect, State
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (
+    ConsumerEnd,
     EarlyEnd,
     FaultsUndone,
     FaultTargets,
@@ -34,6 +35,7 @@ from brokerproof.run.records import (
     LoadEnd,
     LoadRates,
     PhaseTimes,
+    Record,
     StepProblem,
     read_record,
     write_record,
@@ -195,6 +197,8 @@ def make(tmp_path: Path, faults: list[dict[str, Any]], **settings: Any) -> tuple
         },
     )
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+    for number in range(sum(subscription.consumers for subscription in scenario.workload.subscriptions)):
+        LiveStatus(run, f"consume-{number}").show(subscribed=True)
     return run, Nodes(run)
 
 
@@ -568,6 +572,51 @@ def test_a_load_that_stays_below_its_rate_is_given_up_at_once_with_the_reason(
         execute(run, nodes, clock=time, busy=busy)
     assert time.monotonic_s() - began < 60
     assert read_record(run, EarlyEnd) is not None
+
+
+def test_the_phases_wait_until_every_consumer_has_subscribed(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [], **{"workload.subscriptions": [{"name": "audit", "type": "shared", "consumers": 2}]})
+    LiveStatus(run, "consume-1").show(subscribed=False)
+
+    class LateConsumer(SimulatedClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.monotonic_s() - began > 20:
+                LiveStatus(run, "consume-1").show(subscribed=True)
+
+    time = LateConsumer()
+    began = time.monotonic_s()
+    said = execute(run, nodes, clock=time)
+    phases = read_record(run, PhaseTimes)
+    assert phases is not None
+    assert phases.steady_at > (time.now_us() - (time.monotonic_s() - began) * 1e6) + 20e6
+    assert {"text": "waiting for consume-1 to subscribe"} in said
+
+
+def test_a_consumer_that_never_subscribes_is_named(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [])
+    LiveStatus(run, "consume-0").show(subscribed=False)
+    with pytest.raises(DeadlineError, match="consume-0 did not subscribe in 180 s: see the log of the step consume"):
+        execute(run, nodes)
+    assert read_record(run, PhaseTimes) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (StepProblem(step="consume", problem="no slots"), "the consumers failed before they had subscribed: no slots"),
+        (
+            ConsumerEnd(task=0, consumer="audit-c0", delivered=0, problem="audit-c0: refused", at=1),
+            "a consumer ended before it had subscribed: audit-c0: refused",
+        ),
+    ],
+)
+def test_a_consumer_that_ends_before_it_subscribes_ends_the_wait(tmp_path: Path, record: Record, why: str) -> None:
+    run, nodes = make(tmp_path, [])
+    LiveStatus(run, "consume-0").show(subscribed=False)
+    write_record(run, record)
+    with pytest.raises(RunError, match=why):
+        execute(run, nodes)
 
 
 def test_a_rate_that_still_grows_is_waited_for(tmp_path: Path) -> None:
