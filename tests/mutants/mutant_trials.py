@@ -112,9 +112,9 @@ class Recording:
 class Campaign:
     """A plugin of pytest that runs the tests that may notice a mutant against each mutant, instead of once.
 
-    The test that killed the mutant in an earlier campaign runs first. The others run in the order of the mutants that
-    they are likely to kill in a second. `mutants` has the tests that may notice each mutant, none if all may. If one of
-    `partly` survives its tests, all others run too.
+    The test that killed the mutant in an earlier campaign runs first, then the tests of the file `test_<changed file>`.
+    The others run in the order of the mutants that they are likely to kill in a second. `mutants` has the tests that
+    may notice each mutant, none if all may. If one of `partly` survives its tests, all others run too.
     """
 
     def __init__(
@@ -182,12 +182,13 @@ class Campaign:
     def _sort_tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         killer = self._killers.get(mutant.key)
         weights = {"": 1, mutant.file: _FILE_WEIGHT, mutant.part: _PART_WEIGHT}
+        own_tests = f"/test_{Path(mutant.file).stem}.py::"
 
-        def sort_key(item: pytest.Item) -> tuple[bool, float]:
+        def sort_key(item: pytest.Item) -> tuple[bool, bool, float]:
             name = item.nodeid
             seconds = 1 if self._usual is None else self._usual[name] + _START_S
             kills = sum(weight * self._kills[each][name] for each, weight in weights.items())
-            return name != killer, -(kills + _UNTRIED) / seconds
+            return name != killer, own_tests not in name, -(kills + _UNTRIED) / seconds
 
         return sorted(items, key=sort_key)
 

@@ -166,11 +166,13 @@ class SecondKills:
 def try_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
     """Return what tries mutants with stand-ins for trials, and returns the tests of each trial."""
 
-    def try_mutants(mutants: Mapping[SqlMutant, Sequence[str]], **options: Any) -> list[list[str]]:
+    def try_mutants(
+        mutants: Mapping[SqlMutant, Sequence[str]], tests: Sequence[str] = TRIED, **options: Any
+    ) -> list[list[str]]:
         monkeypatch.setattr(mutant_trials, "Trial", SecondKills)
         monkeypatch.setattr(mutant_trials, "KILLS", tmp_path / "kills.json")
         monkeypatch.setattr(SecondKills, "orders", [])
-        session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in TRIED])
+        session = SimpleNamespace(items=[SimpleNamespace(nodeid=name) for name in tests])
         limits = SimpleNamespace(processes=1, minutes=1, seconds=60)
         campaign = Campaign(mutants, lambda _: lambda _: lambda: None, tmp_path / "new.jsonl", limits, **options)
         assert campaign.pytest_runtestloop(session)
@@ -188,6 +190,16 @@ def test_a_test_that_killed_a_mutant_runs_first_against_the_next_one(try_mutants
     mutants = [make_mutant("x", "1"), make_mutant("x", "2"), make_mutant("y")]
     orders = try_mutants(dict.fromkeys(mutants, ()))
     assert orders == [TRIED, ["a/second", "a/first", "a/third"], ["a/second", "a/first", "a/third"]]
+
+
+def test_the_tests_of_the_changed_file_run_before_others(try_mutants: Any) -> None:
+    """Of `evaluation.py`, a test of another file with many kills took longer than all tests of its own file."""
+    tests = [*TRIED, "a/test_x.py::one", "a/test_y.py::one"]
+    mutants = [PartMutant("f", "1", file="b/x.py"), PartMutant("f", "2", file="b/x.py")]
+    assert try_mutants(dict.fromkeys(mutants, ()), tests) == [
+        ["a/test_x.py::one", *TRIED, "a/test_y.py::one"],
+        ["a/test_x.py::one", "a/second", "a/first", "a/third", "a/test_y.py::one"],
+    ]
 
 
 class NeverEnds(SecondKills):
