@@ -268,7 +268,10 @@ UNMEASURED = [
     ("rto_s", False, {"rto_s/killed": {"max": 1}}, [], ["killed"]),
     ("lost_later_messages", True, {}, [], ["wiped"]),
     ("lost_later_messages", False, {"lost_later_messages": {"max": 0}}, [], ["wiped"]),
+    # A bound demands its own row, beside those that all bounds or the suite demand.
+    ("rto_s", True, {"rto_s/back": {"max": 1}}, [], ["back", "killed", "wiped"]),
     ("owner_in_region", False, {}, ["steady"], ["recovery"]),
+    ("owner_in_region", False, {"owner_in_region/impact": {"min": 1}}, ["steady"], ["impact", "recovery"]),
 ]
 
 
