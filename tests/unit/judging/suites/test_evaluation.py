@@ -369,6 +369,7 @@ def test_a_table_that_cannot_be_read_makes_its_expectations_unknown(
     assert (check.table, check.minimum, check.maximum, check.rows) == ("messages", None, None, 0)
     assert (judgement.evaluated, judgement.written) == (1, 2)
     assert "mine.messages could not be judged" in caplog.text
+    assert "Java" in caplog.text, "the log has no trace"
 
 
 def test_a_query_that_breaks_a_rule_is_named_with_its_place(

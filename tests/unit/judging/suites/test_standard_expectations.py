@@ -356,7 +356,9 @@ def test_a_table_that_is_missing_is_unknown_and_the_others_are_judged(planted: P
     assert "/tables/publishes is missing" in judgement["why"]
 
 
-def test_no_anomaly_is_a_finding_where_messages_were_judged(planted: Planted, ask: Ask) -> None:
+@pytest.mark.parametrize("judged", [1, 40])
+def test_no_anomaly_is_a_finding_where_messages_were_judged(planted: Planted, ask: Ask, judged: int) -> None:
+    del planted.messages[judged:]
     query = "SELECT * FROM {batch} WHERE cause LIKE '%disk%'"
     judgement = ask(entry(SQL, "anomalies", unexpected_rows_query=query))
     assert judgement["verdict"] == "passed"
