@@ -352,24 +352,34 @@ def test_a_suite_of_two_parts_has_the_worst_verdict_and_the_reasons_for_it(
     assert verdicts(failed) == {"sampling_gap_s": "passed", "lost": "failed"}
 
 
+@pytest.mark.parametrize(
+    ("error", "why"), [(ValueError("no such column\nJava"), "no such column"), (ValueError(), "ValueError()")]
+)
 def test_a_table_that_cannot_be_read_makes_its_expectations_unknown(
-    planted: Planted, own: Callable[..., str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    planted: Planted,
+    own: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: ValueError,
+    why: str,
 ) -> None:
     def refuse(*_: object) -> Any:
-        raise ValueError("no such column\nJava")
+        raise error
 
     monkeypatch.setattr(evaluation.table_io, "read_table", refuse)
     monkeypatch.setattr(evaluation, "check_parsed_query", lambda *_: None)
     judgement = judge_one(planted, "mine", own(BETWEEN, make_entry("lost")))
     assert judgement.verdict is Verdict.UNKNOWN
-    assert "could not be evaluated: no such column" in judgement.why
+    assert f"could not be evaluated: {why}" in judgement.why
     assert "Java" not in judgement.why
     assert sorted(verdicts(judgement).values()) == ["passed", "unknown"]
     (check,) = (check for check in judgement.expectations if check.table)
     assert (check.table, check.minimum, check.maximum, check.rows) == ("messages", None, None, 0)
     assert (judgement.evaluated, judgement.written) == (1, 2)
-    assert "mine.messages could not be judged" in caplog.text
-    assert "Java" in caplog.text, "the log has no trace"
+    (logged,) = caplog.records
+    assert (logged.name, logged.getMessage()) == (evaluation.__name__, "mine.messages could not be judged")
+    assert logged.exc_info is not None
+    assert logged.exc_info[1] is error
 
 
 def test_a_query_that_breaks_a_rule_is_named_with_its_place(
