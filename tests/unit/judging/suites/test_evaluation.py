@@ -163,7 +163,8 @@ def test_an_error_in_one_suite_leaves_the_others(planted: Planted, caplog: pytes
     judged = judge(planted, library=Breaking(), suites=["ordering", "uniqueness"])
     assert judged["ordering"].why == "The suite could not be judged: it broke"
     assert judged["uniqueness"].verdict is Verdict.PASSED
-    assert "ordering could not be judged" in caplog.text
+    (logged,) = caplog.records
+    assert (logged.name, logged.getMessage()) == (evaluation.__name__, "ordering could not be judged")
     assert "and more" in caplog.text, "the log has no trace"
 
 
@@ -286,9 +287,17 @@ def test_expectations_on_measurements_see_the_rows_of_their_suite(planted: Plant
     assert list(frame.columns) == evaluation.SCHEMAS["measurements"].names
     assert set(map(str, frame.dtypes)) == {"object"}
     check = next(check for check in judgement.expectations if check.name == "segments_not_spanning")
-    entry = make_entry("segments_not_spanning")["kwargs"]
-    assert (check.minimum, check.maximum) == (entry.get("minimum"), entry.get("maximum"))
     assert (check.rows, check.table) == (2, "")
+
+
+@pytest.mark.parametrize("limits", [{"minimum": 0.25}, {"maximum": 0.75}, {}])
+def test_a_check_has_the_limits_that_the_suite_sets(
+    planted: Planted, own: Callable[..., str], limits: dict[str, float]
+) -> None:
+    entry = make_entry("rate_held")
+    kwargs = {name: value for name, value in entry["kwargs"].items() if name not in ("minimum", "maximum")}
+    (check,) = judge_one(planted, "mine", own({**entry, "kwargs": {**kwargs, **limits}})).expectations
+    assert (check.minimum, check.maximum) == (limits.get("minimum"), limits.get("maximum"))
 
 
 def test_a_suite_without_a_measurement_is_no_data(planted: Planted, own: Callable[..., str], tmp_path: Path) -> None:
