@@ -124,7 +124,7 @@ def test_an_expectation_has_exactly_one_result(times: int) -> None:
     if not times:
         validation.results.pop()
     answer, *others = read_answers(FILE, validation)
-    assert (answer.tally, answer.samples) == (None, [])
+    assert (answer.written, answer.tally, answer.samples) == (FILE.expectations[0], None, [])
     assert answer.problem == ("was not evaluated" if not times else f"was evaluated {times} times")
     assert [other.problem for other in others] == ["", ""]
     assert "lost" not in collect_tallies([answer, *others])
