@@ -1,0 +1,116 @@
+"""A measurement and its bounds, in each relation that they can have, and the words for it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from brokerproof_judging.suites.measurement_expectation import (
+    BoundResult,
+    _describe_value,
+    describe_value,
+    find_bound_result,
+)
+
+HELD, UNEXPECTED, UNDECIDED, LEGAL = BoundResult
+
+
+def row(value: float | None = None, **columns: Any) -> dict[str, Any]:
+    """A row of `measurements`, without bounds of its own."""
+    bare = dict.fromkeys(("at_least", "at_most", "minimum", "maximum", "doubt", "cut_off_by"))
+    return {"subject": "killed", "unit": "s", "value": value, **bare, **columns}
+
+
+@pytest.mark.parametrize(
+    ("columns", "minimum", "maximum", "result"),
+    [
+        # The suite's bounds, both ends included.
+        ({"value": 5.0}, 5.0, 5.0, HELD),
+        ({"value": 4.9}, 5.0, None, UNEXPECTED),
+        ({"value": 5.1}, None, 5.0, UNEXPECTED),
+        # The scenario's own bound allows more than the suite's, or less.
+        ({"value": 0.7, "minimum": 0.5}, 0.9, None, LEGAL),
+        ({"value": 0.7, "minimum": 0.8}, 0.6, None, UNEXPECTED),
+        ({"value": 7.0, "maximum": 9.0}, None, 5.0, LEGAL),
+        ({"value": 7.0, "maximum": 6.0}, None, 9.0, UNEXPECTED),
+        ({"value": 7.0, "maximum": 9.0}, 1.0, 8.0, HELD),
+        # The scenario sets one bound, and the suite's other one stays in force.
+        ({"value": 0.7, "maximum": 9.0}, 0.9, None, UNEXPECTED),
+        # Limits of a value.
+        ({"at_least": 6.0}, None, 5.0, UNEXPECTED),
+        ({"at_least": 4.0}, None, 5.0, UNDECIDED),
+        ({"at_most": 6.0}, None, 5.0, UNDECIDED),
+        ({"at_most": 4.0}, None, 5.0, HELD),
+        ({"at_least": 0.0, "at_most": 4.0}, None, 5.0, HELD),
+        ({"at_most": 4.0}, 5.0, None, UNEXPECTED),
+        ({"at_least": 6.0, "at_most": 8.0, "maximum": 9.0}, None, 5.0, LEGAL),
+        ({"at_least": 0.6, "at_most": 0.7, "minimum": 0.5}, 0.9, None, LEGAL),
+        # No value, a doubt, or a bound that is no number.
+        ({"value": None}, None, 5.0, UNDECIDED),
+        ({"value": math.nan}, None, 5.0, UNDECIDED),
+        ({"value": 1.0, "doubt": "why"}, None, 5.0, UNDECIDED),
+        ({"value": 9.0, "doubt": "why"}, None, 5.0, UNDECIDED),
+        ({"value": 1.0, "maximum": math.nan}, None, 5.0, UNDECIDED),
+        ({"value": 1.0}, None, math.nan, UNDECIDED),
+        ({"value": 1.0}, math.nan, None, UNDECIDED),
+    ],
+)
+@pytest.mark.parametrize("required", [False, True])
+def test_a_value_is_compared_with_the_bounds_in_force(
+    columns: dict[str, Any], minimum: float | None, maximum: float | None, result: BoundResult, required: bool
+) -> None:
+    assert find_bound_result(row(**columns), minimum=minimum, maximum=maximum, required=required) is result
+
+
+@pytest.mark.parametrize(
+    ("columns", "required", "result"),
+    [
+        ({"value": 5.0}, True, HELD),
+        ({"value": None}, True, UNDECIDED),
+        ({"value": math.nan}, True, UNDECIDED),
+        # What a later fault cut off is not missing.
+        ({"value": None, "cut_off_by": "next"}, True, HELD),
+        ({"value": None}, False, HELD),
+        ({"value": None, "doubt": "why"}, False, HELD),
+    ],
+)
+def test_without_bounds_only_a_required_value_can_be_missing(
+    columns: dict[str, Any], required: bool, result: BoundResult
+) -> None:
+    assert find_bound_result(row(**columns), minimum=None, maximum=None, required=required) is result
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"value": 51.0}, "51 s"),
+        ({"value": 0.0}, "0 s"),
+        ({"at_least": 61.0}, "at least 61 s"),
+        ({"at_most": 9.0}, "at most 9 s"),
+        ({"at_least": 1.0, "at_most": 9.0}, "at least 1 s"),
+        ({"value": None}, "not measured"),
+        ({"value": math.nan}, "not measured"),
+    ],
+)
+def test_a_value_in_words(columns: dict[str, Any], words: str) -> None:
+    assert describe_value(row(**columns)) == words
+
+
+@pytest.mark.parametrize(
+    ("columns", "minimum", "maximum", "words"),
+    [
+        ({}, None, None, "51 s of killed"),
+        ({"subject": ""}, None, None, "51 s"),
+        ({"subject": None}, None, 90.0, "51 s (at most 90 s)"),
+        ({}, 5.0, None, "51 s of killed (at least 5 s)"),
+        ({}, 5.0, 90.0, "51 s of killed (at least 5 s, at most 90 s)"),
+        ({"maximum": 60.0}, None, 90.0, "51 s of killed (at most 60 s)"),
+        ({"minimum": 6.0}, 5.0, None, "51 s of killed (at least 6 s)"),
+        ({"minimum": math.nan}, 5.0, None, "51 s of killed"),
+    ],
+)
+def test_a_value_in_words_has_its_subject_and_the_bounds_in_force(
+    columns: dict[str, Any], minimum: float | None, maximum: float | None, words: str
+) -> None:
+    assert _describe_value(row(51.0, **columns), minimum, maximum) == words
