@@ -89,15 +89,8 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         [
             f"tests/unit/judging/suites/test_{name}.py"
             for name in (
-                *(
-                    "cross_check",
-                    "evaluation",
-                    "expectation_answers",
-                    "measurement_expectation",
-                    "measurements",
-                    "messages",
-                ),
-                *("not_applicable", "every_scenario", "standard_expectations"),
+                *("cross_check", "evaluation", "expectation_answers", "measurement_expectation", "measurements"),
+                *("messages", "not_applicable", "every_scenario", "standard_expectations"),
             )
         ],
     ),
