@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from brokerproof_judging.suites.measurement_expectation import (
     BoundResult,
+    ExpectMeasurementWithinBounds,
     _describe_value,
     describe_value,
     find_bound_result,
 )
+from brokerproof_judging.suites.tally import Tally
 
 HELD, UNEXPECTED, UNDECIDED, LEGAL = BoundResult
 
@@ -114,3 +116,13 @@ def test_a_value_in_words_has_its_subject_and_the_bounds_in_force(
     columns: dict[str, Any], minimum: float | None, maximum: float | None, words: str
 ) -> None:
     assert _describe_value(row(51.0, **columns), minimum, maximum) == words
+
+
+@pytest.mark.parametrize(
+    ("observed", "rows", "words"),
+    [([], 0, "nothing was measured"), (["a", "b"], 2, "a; b"), (["a", "b"], 7, "a; b; and 5 more")],
+)
+def test_the_values_that_are_not_shown_are_counted(observed: list[str], rows: int, words: str) -> None:
+    tally = Tally(rows=rows, unexpected=0, undecided=0, legal=0)
+    expectation = ExpectMeasurementWithinBounds(metric="rto_s")
+    assert expectation.describe_observed({"brokerproof.bound_results": (tally, [], observed)}, tally) == words

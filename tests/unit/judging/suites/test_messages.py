@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +204,30 @@ def test_the_samples_are_the_first_messages_of_a_group_that_may_break_an_expecta
     assert {rows: len(keys) for rows, keys in samples.items()} == {1: 0, 7: 7, 3: 3, 29: MOST_SAMPLES}
     assert samples[29][0] == [CLUSTER, "", "producer-1", -1]
     assert samples[29] == sorted(samples[29])
+
+
+@pytest.mark.parametrize("without_messages", [False, True])
+def test_groups_have_their_columns_with_and_without_messages(planted: Planted, without_messages: bool) -> None:
+    if without_messages:
+        planted.messages.clear()
+    groups = read_message_groups(planted.write())
+    assert list(groups.columns) == ["anomalies", "illegal", "rows", "samples"]
+    assert {str(kind) for kind in groups.dtypes} == {"object"}
+    assert len(groups) == (not without_messages)
+
+
+def test_times_of_samples_are_in_utc_on_every_machine(monkeypatch: pytest.MonkeyPatch, planted: Planted) -> None:
+    planted.mark(Anomaly.LOST)
+    planted.messages[0]["sent_at"] = 1_000_000
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        groups = read_message_groups(planted.write())
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    ((_, row),) = (sample for samples in groups["samples"] for sample in samples)
+    assert row["sent_at"] == datetime(1970, 1, 1, 0, 0, 1)
 
 
 def test_an_illegal_anomaly_that_was_not_found_is_a_doubt(planted: Planted, judge: Judge) -> None:

@@ -1,0 +1,44 @@
+"""What a group of messages is to an expectation, also where its lists of anomalies have holes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brokerproof_judging.suites.message_expectation import ExpectNoIllegalAnomaly, judge_group
+from brokerproof_judging.suites.tally import Tally
+
+
+@pytest.mark.parametrize(
+    ("anomalies", "illegal", "anomaly", "what"),
+    [
+        ([], [], "lost", ""),
+        (["duplicated"], ["duplicated"], "lost", ""),
+        (["lost"], ["lost"], "lost", "unexpected"),
+        (["lost"], [], "lost", "legal"),
+        (["unproven"], [], "unproven", "undecided"),
+        (["lost", "unproven"], ["lost"], "unproven", "undecided"),
+        (["lost", "unproven"], ["lost"], "lost", "unexpected"),
+        # A list that is null, or a null in a list, may be the anomaly.
+        (None, [], "lost", "undecided"),
+        ([], None, "lost", "undecided"),
+        ([None], [], "lost", "undecided"),
+        ([], [None], "lost", "undecided"),
+        (["lost"], [None], "lost", "undecided"),
+        ([None, "lost"], [None, "lost"], "lost", "unexpected"),
+        (None, ["lost"], "lost", "unexpected"),
+    ],
+)
+def test_a_group_is_judged_by_its_lists(anomalies: Any, illegal: Any, anomaly: str, what: str) -> None:
+    assert judge_group({"anomalies": anomalies, "illegal": illegal}, anomaly) == what
+
+
+@pytest.mark.parametrize(("rows", "unexpected", "percent"), [(40, 10, 25.0), (40, 0, 0.0), (0, 0, 0.0), (1, 1, 100.0)])
+def test_a_result_has_the_share_of_unexpected_rows(
+    monkeypatch: pytest.MonkeyPatch, rows: int, unexpected: int, percent: float
+) -> None:
+    tally = Tally(rows=rows, unexpected=unexpected, undecided=0, legal=0)
+    monkeypatch.setattr(ExpectNoIllegalAnomaly, "read_tally", lambda *_: (tally, []))
+    monkeypatch.setattr(ExpectNoIllegalAnomaly, "describe_observed", lambda *_: "")
+    result = ExpectNoIllegalAnomaly(anomaly="lost")._validate({})["result"]
+    assert (result["rows"], result["unexpected_count"], result["unexpected_percent"]) == (rows, unexpected, percent)
