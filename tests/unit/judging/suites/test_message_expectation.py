@@ -34,11 +34,15 @@ def test_a_group_is_judged_by_its_lists(anomalies: Any, illegal: Any, anomaly: s
 
 
 @pytest.mark.parametrize(("rows", "unexpected", "percent"), [(40, 10, 25.0), (40, 0, 0.0), (0, 0, 0.0), (1, 1, 100.0)])
-def test_a_result_has_the_share_of_unexpected_rows(
+def test_a_result_has_the_share_of_unexpected_rows_and_samples(
     monkeypatch: pytest.MonkeyPatch, rows: int, unexpected: int, percent: float
 ) -> None:
     tally = Tally(rows=rows, unexpected=unexpected, undecided=0, legal=0)
-    monkeypatch.setattr(ExpectNoIllegalAnomaly, "read_tally", lambda *_: (tally, []))
+    samples = [{"run_id": "run-1", "producer": "p1", "seq": 0, "subscription": None, "illegal": [], "segment": 7}]
+    monkeypatch.setattr(ExpectNoIllegalAnomaly, "read_tally", lambda *_: (tally, samples))
     monkeypatch.setattr(ExpectNoIllegalAnomaly, "describe_observed", lambda *_: "")
     result = ExpectNoIllegalAnomaly(anomaly="lost")._validate({})["result"]
     assert (result["rows"], result["unexpected_count"], result["unexpected_percent"]) == (rows, unexpected, percent)
+    # Data Docs show neither what a row lacks nor the run, which is the same in all rows.
+    assert result["partial_unexpected_list"] == ["producer p1, seq 0, segment 7"]
+    assert result["details"] == {"samples": samples}
