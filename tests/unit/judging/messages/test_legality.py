@@ -280,14 +280,15 @@ def list_destroyed_by_two(directory, *rows):
     """What is destroyed by two faults, of which each row is a fault, a state and a time."""
     history = History(
         clusters=("main", "other"),
-        faults=[DESTROYS, {**DESTROYS, "name": "again"}],
+        faults=[DESTROYS, {**DESTROYS, "name": "again"}, {**DESTROYS, "name": "brokers"}],
         bounds={"rpo_messages": {"max": 0}},
         destroyed=["main"],
     )
     row = {"kind": "destroy", "targets": ["bookie-eu-1-main"]}
     history.faults = [{**row, "fault": fault, "state": state, "at": START + at} for fault, state, at in rows]
     # Brokers store no messages.
-    history.faults.append({**history.faults[0], "targets": ["broker-eu-1-main"], "at": START + 3})
+    brokers = {"fault": "brokers", "state": "effective", "targets": ["broker-eu-1-main"], "at": START + 3}
+    history.faults.append({**row, **brokers})
     return list_destroyed(history.write(directory / "run"))
 
 
