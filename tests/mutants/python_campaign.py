@@ -90,7 +90,7 @@ GROUPS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
             f"tests/unit/judging/suites/test_{name}.py"
             for name in (
                 *("cross_check", "evaluation", "expectation_answers", "measurement_expectation", "measurements"),
-                *("messages", "not_applicable", "every_scenario", "standard_expectations"),
+                *("message_expectation", "messages", "not_applicable", "every_scenario", "standard_expectations"),
             )
         ],
     ),
