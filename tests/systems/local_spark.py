@@ -14,13 +14,20 @@ from pyspark.sql import SparkSession
 _OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
+def give_main_module_a_file() -> None:
+    """Let PySpark and what uses it be imported in pytest-xdist's processes, whose main module has no file.
+
+    PySpark takes such a process for its own doctests, and ends it.
+    """
+    vars(sys.modules["__main__"]).setdefault("__file__", __file__)
+
+
 def start_local_spark(heap: Sequence[str]) -> SparkSession:
     """A session for tables of a few rows: compiling a query costs more than to interpret it.
 
     `heap` is the options of Java that say how large its heap is at first.
     """
-    # PySpark takes a main module without a file, as pytest-xdist's processes have it, for its own doctests, and exits.
-    vars(sys.modules["__main__"]).setdefault("__file__", __file__)
+    give_main_module_a_file()
     os.environ["JAVA_HOME"] = str(find_spark_java_home())
     # What runs in Spark's Python workers comes from here too.
     os.environ["PYSPARK_PYTHON"] = sys.executable

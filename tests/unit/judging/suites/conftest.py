@@ -18,7 +18,11 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from brokerproof.run.records import Record, write_record
+from local_spark import give_main_module_a_file
 from pyspark.sql import SparkSession
+
+# Tests import Great Expectations, which imports PySpark's client.
+give_main_module_a_file()
 
 PROJECT = Path(__file__).resolve().parents[4]
 EXPECTATIONS = PROJECT / "expectations"

@@ -141,7 +141,7 @@ def test_a_state_at_the_end_that_is_not_known_is_unknown_even_without_a_bound(
 def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(maximum: float | None, result: str) -> None:
     row = {"minimum": None, "maximum": None, "value": None, "doubt": None, "at_least": 3.0, "at_most": None}
     row["cut_off_by"] = "kill_again"
-    # Great Expectations cannot be imported while a worker of pytest collects.
+    # Great Expectations takes seconds to import.
     from brokerproof_judging.suites.measurement_expectation import BoundResult, find_bound_result
 
     assert find_bound_result(row, minimum=None, maximum=maximum, required=False) is BoundResult[result]
