@@ -32,10 +32,7 @@ class Phase(StrEnum):
 
 
 class Phases(FrozenModel):
-    """The lengths of the three phases, in seconds.
-
-    The steady phase begins when the load has reached its rate and every consumer has subscribed.
-    """
+    """The phases in seconds. The first begins when the load has reached its rate and all consumers have subscribed."""
 
     steady_s: float = Field(20, gt=0)
     impact_s: float = Field(60, gt=0)

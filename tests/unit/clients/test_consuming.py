@@ -103,14 +103,14 @@ def test_a_consumer_shows_when_it_has_subscribed(consumer: MovingConsumer, monke
 
     plant_system(monkeypatch, PlantedSystem(clients=Late))
     monkeypatch.setattr(consuming, "_SHOW_EVERY_S", 0.0)
-    consuming_thread = threading.Thread(target=consume, args=(run, task))
-    consuming_thread.start()
-    show = lambda: read_live_status(run, task.client).get("subscribed")  # noqa: E731
-    wait_until(lambda: show() is False, timeout_s=10, what="a status")
+    thread = threading.Thread(target=consume, args=(run, task), daemon=True)
+    thread.start()
+    is_subscribed = lambda: read_live_status(run, task.client).get("subscribed")  # noqa: E731
+    wait_until(lambda: is_subscribed() is False, timeout_s=10, what="a status")
     admitted.set()
-    wait_until(show, timeout_s=10, what="the subscription")
+    wait_until(is_subscribed, timeout_s=10, what="the subscription")
     write_record(run, EarlyEnd(why="enough", at=clock.now_us()))
-    consuming_thread.join()
+    thread.join()
 
 
 class NotAnsweringError(Exception):
