@@ -18,9 +18,9 @@ from brokerproof import clock
 from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
-from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment, name_client
+from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment
 from brokerproof.errors import AdminError
-from brokerproof.experiment.workload import Subscription
+from brokerproof.experiment.workload import ClientRole, Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
@@ -40,16 +40,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerTask:
-    """One consumer: its number and name, its subscription, and the cluster on which it begins."""
+    """One consumer: its number and names, its subscription, and the cluster on which it begins."""
 
     number: int
+    client: str
     cluster: str
     subscription: str
     consumer: str
-
-    @property
-    def client(self) -> str:
-        return name_client("consume", self.number)
 
     def find_subscription(self, run: Run) -> Subscription:
         """Return the consumer's subscription from the scenario."""
@@ -71,14 +68,15 @@ class ConsumerTask:
 
 def plan_consumers(run: Run) -> list[ConsumerTask]:
     """Return one task for each consumer of the workload."""
-    places = [
-        (subscription.find_home(run.topology), subscription.name, number)
-        for subscription in run.scenario.workload.subscriptions
-        for number in range(subscription.consumers)
-    ]
     return [
-        ConsumerTask(number=index, cluster=cluster, subscription=name, consumer=f"{name}-c{number}")
-        for index, (cluster, name, number) in enumerate(places)
+        ConsumerTask(
+            number=each.number,
+            client=each.client,
+            cluster=each.cluster,
+            subscription=each.subscription,
+            consumer=each.name,
+        )
+        for each in run.scenario.workload.list_clients(run.topology, ClientRole.CONSUMER)
     ]
 
 

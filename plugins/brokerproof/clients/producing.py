@@ -34,11 +34,10 @@ from brokerproof.clients.record import (
     Reservation,
     Segment,
     find_next_seq,
-    name_client,
 )
 from brokerproof.clients.schedule import Schedule, list_changes
 from brokerproof.errors import RunError, shorten
-from brokerproof.experiment.workload import MAX_RATE, MOST_RATE
+from brokerproof.experiment.workload import MAX_RATE, MOST_RATE, ClientRole
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.load_rate import FIRST_RATE
@@ -83,33 +82,29 @@ class ProducerTask:
     """
 
     number: int
+    client: str
     cluster: str
     producer: str
     keys: tuple[str, ...]
     rate: float
-
-    @property
-    def client(self) -> str:
-        return name_client("load", self.number)
 
 
 def plan_producers(run: Run) -> list[ProducerTask]:
     """Return one task for each producer of the workload."""
     workload = run.scenario.workload
     rate = FIRST_RATE if workload.rate == MAX_RATE else workload.rate
-    places = [
-        (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
-    ]
+    clients = workload.list_clients(run.topology, ClientRole.PRODUCER)
     return [
         ProducerTask(
-            number=index,
-            cluster=cluster,
-            producer=f"{cluster}-p{number}",
+            number=each.number,
+            client=each.client,
+            cluster=each.cluster,
+            producer=each.name,
             # A key belongs to one producer of one cluster, because no system promises order across two clusters.
-            keys=tuple(f"k{key}" for key in range(index, workload.keys, len(places))),
+            keys=tuple(f"k{key}" for key in range(each.number, workload.keys, len(clients))),
             rate=rate / workload.producers,
         )
-        for index, (cluster, number) in enumerate(places)
+        for each in clients
     ]
 
 

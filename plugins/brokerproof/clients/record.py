@@ -190,11 +190,6 @@ def remove_records(run: Run, job: str) -> None:
         filesystem.rm(directory, recursive=True)
 
 
-def name_client(job: str, number: int) -> str:
-    """Return a client's name, which is also the name of its directory below `clients/` in the run's directory."""
-    return f"{job}-{number}"
-
-
 def _list_segments(run: Run, client: str, epoch: int) -> list[int]:
     """Return the numbers of the segments (files of rows) that one process of a client wrote, in ascending order."""
     names = [name for name in run.list_names("clients", client) if name.endswith(_SEGMENT)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
@@ -103,6 +106,39 @@ class Subscription(FrozenModel):
         return [self.find_home(topology), *([self.moves.to] if self.moves else [])]
 
 
+class ClientRole(StrEnum):
+    """What a client does."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+
+
+# The Spark job that runs the clients of a role.
+_JOBS = {ClientRole.PRODUCER: "load", ClientRole.CONSUMER: "consume"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadClient:
+    """One producer or consumer of the workload. `cluster` is the one on which it begins.
+
+    `label` is its name in scenarios and reports, and belongs to no other client: `name`, or `name@cluster` if the
+    consumers of two clusters share the name. `subscription` is empty for a producer.
+    """
+
+    role: ClientRole
+    # Its number among all clients of its role.
+    number: int
+    name: str
+    cluster: str
+    label: str
+    subscription: str = ""
+
+    @property
+    def client(self) -> str:
+        """Its name in the run's directory."""
+        return f"{_JOBS[self.role]}-{self.number}"
+
+
 class Workload(FrozenModel):
     """The topic, its producers and rate, its keys and sizes, and its subscriptions."""
 
@@ -167,3 +203,27 @@ class Workload(FrozenModel):
     def list_homes(self, topology: Topology) -> list[str]:
         """Return the clusters that producers publish to, by default only the topology's first cluster."""
         return self.produce_on or list(topology.clusters)[:1]
+
+    def list_clients(self, topology: Topology, role: ClientRole) -> list[WorkloadClient]:
+        """Return the clients of a role, in the order of their numbers."""
+        if role is ClientRole.PRODUCER:
+            homes = self.list_homes(topology)
+            found = [("", home, f"{home}-p{number}") for home in homes for number in range(self.producers)]
+        else:
+            found = [
+                (each.name, each.find_home(topology), f"{each.name}-c{number}")
+                for each in self.subscriptions
+                for number in range(each.consumers)
+            ]
+        names = Counter(name for _, _, name in found)
+        return [
+            WorkloadClient(
+                role=role,
+                number=number,
+                name=name,
+                cluster=cluster,
+                label=name if names[name] == 1 else f"{name}@{cluster}",
+                subscription=subscription,
+            )
+            for number, (subscription, cluster, name) in enumerate(found)
+        ]
