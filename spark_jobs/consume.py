@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from brokerproof import clock
-from brokerproof.clients.client_process import ClientProcess, follow_record
+from brokerproof.clients.client_life import ClientLife
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
-from brokerproof.clients.record import RecordReader, leave_read, list_epochs, remove_records
+from brokerproof.clients.record import leave_read, remove_records
+from brokerproof.experiment.workload import ClientRole
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,
@@ -55,26 +56,36 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
     All consumers start together: they wait for each other at `barrier`, by default that of the Spark task.
     """
     (barrier or BarrierTaskContext.get()).barrier()
-    epochs = list_epochs(run, task.client)
-    epoch = max(epochs, default=-1) + 1
-    *earlier, reader = [RecordReader(run, task.client, epoch=each) for each in (*epochs, epoch)]
-    for before in earlier:
+    life = ClientLife(
+        run,
+        ClientRole.CONSUMER,
+        task.client,
+        task.number,
+        module="brokerproof.clients.consuming",
+        is_overdue=lambda: _is_overdue(run),
+    )
+    for before in life.earlier:
         yield from before.count(complete_deliveries(before.read_rest()))
     remove_record(run, ConsumerEnd, task.number)
-    with ClientProcess("brokerproof.clients.consuming", run, task.client, task.number, epoch) as client:
-        segments = follow_record(run, client, reader, lambda: _is_overdue(run))
+    for reader, segments in life.live():
         yield from reader.count(complete_deliveries(segments))
-    leave_read(run, task.client, (*earlier, reader))
-    leave_end(run, ConsumerEnd, task.number, epoch, lambda: _make_end(task, client.describe_end()))
+    leave_read(run, task.client, life.readers)
+    leave_end(run, ConsumerEnd, task.number, life.epoch, lambda: _make_end(task, life))
 
 
-def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
-    """Return the record of the end of a consumer whose process left none. `how` says how the process ended.
+def _make_end(task: ConsumerTask, life: ClientLife) -> ConsumerEnd:
+    """Return the record of the end of a consumer whose last process left none. A fault that ended it is no problem.
 
     `delivered` is None, because only the rows in the table `deliveries` show what was delivered.
     """
-    problem = f"{task.consumer}: its process {how}"
-    return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=None, problem=problem, at=clock.now_us())
+    return ConsumerEnd(
+        task=task.number,
+        consumer=task.consumer,
+        delivered=None,
+        fault=life.ended_by,
+        problem=None if life.ended_by else f"{task.consumer}: its process {life.end}",
+        at=clock.now_us(),
+    )
 
 
 def _is_overdue(run: Run) -> bool:

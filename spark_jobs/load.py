@@ -8,11 +8,13 @@ records the end of the whole load.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from brokerproof import clock
-from brokerproof.clients.client_process import ClientProcess, follow_record
+from brokerproof.clients.client_life import ClientLife
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader, leave_read, list_epochs, read_end, remove_records
+from brokerproof.clients.record import leave_read, read_end, remove_records
+from brokerproof.experiment.workload import ClientRole
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,
@@ -38,23 +40,29 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
     All producers start together: they wait for each other at `barrier`, by default that of the Spark task.
     """
     context = barrier or BarrierTaskContext.get()
-    # If Spark repeats the task, earlier epochs have sent messages too.
-    epochs = list_epochs(run, task.client)
-    epoch = max(epochs, default=-1) + 1
-    *earlier, reader = [RecordReader(run, task.client, epoch=each) for each in (*epochs, epoch)]
-    for before in earlier:
+    life = ClientLife(
+        run,
+        ClientRole.PRODUCER,
+        task.client,
+        task.number,
+        module="brokerproof.clients.producing",
+        is_overdue=lambda: _is_overdue(run),
+    )
+    for before in life.earlier:
         # An earlier client may still write, so its record never counts as complete.
         yield from before.count(complete_publishes(run, task, before, before.read_rest(), lambda: False))
     remove_record(run, ProducerEnd, task.number)
-    with ClientProcess("brokerproof.clients.producing", run, task.client, task.number, epoch) as client:
-        client.await_ready()
-        # All producers begin at the same moment.
-        client.begin(max(float(at) for at in context.allGather(str(clock.now_s()))) + 0.1)
-        segments = follow_record(run, client, reader, lambda: _is_overdue(run))
-        has_ended = lambda: read_end(run, ProducerEnd, task.number, epoch) is not None  # noqa: E731
+    # All producers begin at the same moment.
+    agree = lambda: max(float(at) for at in context.allGather(str(clock.now_s()))) + 0.1  # noqa: E731
+    for reader, segments in life.live(agree):
+        has_ended = partial(_has_ended, run, task.number, reader.epoch)
         yield from reader.count(complete_publishes(run, task, reader, segments, has_ended))
-    leave_read(run, task.client, (*earlier, reader))
-    leave_end(run, ProducerEnd, task.number, epoch, lambda: _make_end(task, client.describe_end()))
+    leave_read(run, task.client, life.readers)
+    leave_end(run, ProducerEnd, task.number, life.epoch, lambda: _make_end(task, life))
+
+
+def _has_ended(run: Run, number: int, epoch: int) -> bool:
+    return read_end(run, ProducerEnd, number, epoch) is not None
 
 
 def _is_overdue(run: Run) -> bool:
@@ -62,8 +70,8 @@ def _is_overdue(run: Run) -> bool:
     return phases is not None and clock.now_us() > phases.ends_at + (run.scenario.settle_s + _OVERDUE_S) * 1e6
 
 
-def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
-    """Return the record of the end of a producer whose process left none. `how` says how the process ended.
+def _make_end(task: ProducerTask, life: ClientLife) -> ProducerEnd:
+    """Return the record of the end of a producer whose last process left none. A fault that ended it is no problem.
 
     The counts are None, because only the rows in the table `publishes` show what was published.
     """
@@ -74,7 +82,8 @@ def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
         acked=None,
         failed=None,
         unknown=None,
-        problem=f"{task.producer}: its process {how}",
+        fault=life.ended_by,
+        problem=None if life.ended_by else f"{task.producer}: its process {life.end}",
         at=clock.now_us(),
     )
 

@@ -31,7 +31,7 @@ from brokerproof.experiment.yaml_models import (
     write_value,
 )
 from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, suggest_kind
-from brokerproof.faults.targets import list_possible_targets
+from brokerproof.faults.targets import list_clients, list_possible_targets
 from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, RunsImages, SupervisesNodes
 from brokerproof.runtimes.registry import RUNTIMES, load_runtime, runtimes_that_can
 from brokerproof.settings import variable
@@ -308,15 +308,18 @@ def _list_fault_mistakes(
         yield from mistakes.found
         if kind.needs:
             yield from _find_inability(system, kind.needs, "kind", remedy="use another kind of fault")
-        if kind.needs_of_runtime and scenario.runtime in RUNTIMES and not mistakes:
-            yield from _find_inability_of_runtime(scenario, kind.needs_of_runtime, "kind", "another kind of fault")
+        of_runtime = kind.needs_of_runtime if targets.client is None else None
+        if of_runtime and scenario.runtime in RUNTIMES and not mistakes:
+            yield from _find_inability_of_runtime(scenario, of_runtime, "kind", "another kind of fault")
     if targets.asks_who_leads:
         if targets_are_known and homes_are_known:
             yield from _find_no_leader(scenario, topology, targets.cluster)
-    elif targets.now not in (None, "topic_owner"):
+    elif targets.client is None and targets.now not in (None, "topic_owner"):
         otherwise = "choose the nodes by name, region or role"
         yield from _find_inability(system, Ability.COPIES, "targets.now", remedy=otherwise)
-    if targets_are_known and not list_possible_targets(targets, topology):
+    if targets.client is not None:
+        yield from _list_client_mistakes(fault, scenario, topology)
+    elif targets_are_known and not list_possible_targets(targets, topology):
         chosen = targets.model_dump(mode="json", exclude_defaults=True, exclude={"count"})
         words = " and ".join(f"{name} `{value}`" for name, value in chosen.items())
         yield InputError(
@@ -335,6 +338,25 @@ def _list_fault_mistakes(
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
             remedy = "leave it out, or wait with `at_s`"
             yield from _find_inability(system, ability, "when.rereplicated", remedy=remedy)
+
+
+def _list_client_mistakes(fault: Fault, scenario: Scenario, topology: Topology) -> Iterator[InputError]:
+    """Yield the reasons why a fault cannot act on the clients that its targets select."""
+    targets, workload = fault.targets, scenario.workload
+    clients = workload.list_clients(topology, targets.client) if targets.client else []
+    labels = [client.label for client in clients]
+    unknown = [name for name in targets.names if name not in {*labels, *(client.name for client in clients)}]
+    for name in unknown:
+        yield InputError(
+            f"no {targets.client} is called `{name}`", field="targets.names", remedy=suggest_name(name, labels)
+        )
+    subscriptions = [one.name for one in workload.subscriptions]
+    if targets.subscription is not None and targets.subscription not in subscriptions:
+        yield from _find_unknown(targets.subscription, subscriptions, "subscription", "targets.subscription")
+    elif not unknown and not list_clients(targets, workload, topology):
+        yield InputError(f"no {targets.client} fits them", field="targets", remedy="leave one of them out")
+    if fault.when is not None:
+        yield InputError("is about nodes, and the targets are clients", field="when", remedy="use `at_s`")
 
 
 def _find_no_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> list[InputError]:

@@ -1,36 +1,37 @@
 """A producer or consumer under test as a process: how a Spark task starts it, follows its record, and ends it.
 
-The task writes the time at which the client begins to the client's standard input. If the input ends, the task is gone.
-The client then gives up pending attempts, records its end, and exits. So no client outlives a killed task or driver.
+The task writes two lines to the client's standard input: the time at which the client begins, and `stop` if a fault
+stops the client. If the input ends, the task is gone. The client then gives up pending attempts, records its end, and
+exits. So no client outlives a killed task or driver.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Protocol, Self, TypeVar
 
 from brokerproof import clock
-from brokerproof.clients.record import RecordReader, Segment
+from brokerproof.clients.gauge import Gauge, Holding
 from brokerproof.errors import RunError
-from brokerproof.machine.processes import MARK, SERVICE_MARK, Mark
+from brokerproof.machine.processes import MARK, SERVICE_MARK, Mark, is_stopped
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClustersConfigured, EarlyEnd, read_record
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 
 _LOOK_EVERY_S = 0.25
-# After the timeline broke, a client has this many seconds to end by itself. Then it is killed.
-_EARLY_END_S = 3.0
-_CLOSE_S = 5.0
+_CLOSE_S, _FREEZE_S = 5.0, 5.0
+# The line that stops a client.
+_STOP = "stop"
 # Python looks for unreachable cycles after this many new objects.
 _COLLECT_AFTER = 500_000
 
@@ -47,34 +48,40 @@ TaskT = TypeVar("TaskT", bound=ClientTask)
 
 
 class ClientProcess:
-    def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
-        """Start the Python module `module` as a process. A producer writes a byte to a pipe when it is connected.
+    def __init__(
+        self, module: str, run: Run, client: str, number: int, epoch: int, *, gauge: Gauge | None = None
+    ) -> None:
+        """Start the Python module `module` as a process. It writes a byte to a pipe when it is connected.
 
-        Its arguments are the run's directory, the client's number, the epoch and the pipe's descriptor. The epoch is
-        the number of this process among all processes of the client, from 0.
-
-        A consumer need not say when it has subscribed: its subscription begins at the topic's first message, and the
-        system keeps all messages.
+        Its arguments are the run's directory, the client's number, the epoch, the descriptors of the pipe and of the
+        gauge, and -1 without a gauge. The epoch is the number of this process among all processes of the client, from
+        0.
         """
         reading, writing = os.pipe()
+        descriptor = -1 if gauge is None else gauge.descriptor
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
         mark = Mark(Path(run.directory).absolute(), f"client {client}")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, run.directory, str(number), str(epoch), str(writing)],
+                [sys.executable, "-m", module, run.directory, str(number), str(epoch), str(writing), str(descriptor)],
                 env={**environment, MARK: str(mark)},
                 stdin=subprocess.PIPE,
                 # Without a buffer, nothing is left to write when an ended client's input is closed.
                 bufsize=0,
                 # In a Spark worker, standard output belongs to Spark.
                 stdout=sys.stderr.fileno(),
-                pass_fds=[writing],
+                pass_fds=[writing] if gauge is None else [writing, descriptor],
                 # A signal to the task's process group must end only the task. The client sees the input's end.
                 process_group=0,
             )
         finally:
             os.close(writing)
         self._ready = reading
+        self._gauge = gauge
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def __enter__(self) -> Self:
         return self
@@ -91,16 +98,47 @@ class ClientProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def await_ready(self) -> None:
-        """Wait until the producer is connected or has ended: until it writes a byte to the pipe, or the pipe closes."""
-        os.read(self._ready, 1)
+    def await_ready(self, timeout_s: float | None = None) -> bool:
+        """Wait until the client is connected or has ended, by default without a limit. Returns whether one is true.
+
+        A client writes a byte to the pipe when it is connected, and the pipe closes when it ends.
+        """
+        ready, _, _ = select.select([self._ready], [], [], timeout_s)
+        return bool(ready)
 
     def begin(self, at: float) -> None:
         """Tell the client to begin at `at`, in Unix time."""
+        self._tell(repr(at))
+
+    def stop(self) -> None:
+        """Tell the client to end in order: after what it has begun, and before what it has not."""
+        self._tell(_STOP)
+
+    def _tell(self, line: str) -> None:
         if self._process.stdin is not None:
             # The client may have ended.
             with suppress(BrokenPipeError):
-                self._process.stdin.write(f"{at!r}\n".encode())
+                self._process.stdin.write(f"{line}\n".encode())
+
+    def freeze(self) -> None:
+        """Stop every thread of the client, and wait until the kernel reports them as stopped or the client has ended.
+
+        Raises DeadlineError after `_FREEZE_S` seconds.
+        """
+        self._process.send_signal(signal.SIGSTOP)
+        is_frozen = lambda: self.is_frozen() or not self.is_running()  # noqa: E731
+        clock.wait_until(is_frozen, timeout_s=_FREEZE_S, what="every thread of the client to stop", every_s=0.001)
+
+    def is_frozen(self) -> bool:
+        return self.is_running() and is_stopped(self.pid)
+
+    def thaw(self) -> None:
+        """Let a frozen client go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def measure(self) -> Holding:
+        """Return what the client holds. The answer is exact only while the client is frozen."""
+        return Holding(0, 0) if self._gauge is None else self._gauge.read()
 
     def is_running(self) -> bool:
         return self._process.poll() is None
@@ -114,24 +152,6 @@ class ClientProcess:
         """Wait for the client's end. Return how the client ended, to complete the sentence "its process …"."""
         status = self._process.wait()
         return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-
-
-def follow_record(
-    run: Run, client: ClientProcess, reader: RecordReader, is_overdue: Callable[[], bool] = lambda: False
-) -> Iterator[Segment]:
-    """Yield the segments (files) of a client's record as they appear, until the client has ended and all are read.
-
-    The client is killed if `is_overdue` returns True, or `_EARLY_END_S` seconds after the timeline of faults failed.
-    """
-    while True:
-        running = client.is_running()
-        yield from reader.read_new() if running else reader.read_rest()
-        if not running:
-            return
-        early = read_record(run, EarlyEnd)
-        if is_overdue() or (early is not None and clock.now_us() > early.at + _EARLY_END_S * 1e6):
-            client.kill()
-        time.sleep(_LOOK_EVERY_S)
 
 
 def spare_collections() -> None:
@@ -151,8 +171,8 @@ def run_client(plan: Callable[[Run], Sequence[TaskT]], work: Callable[[Run, Task
     `plan` returns the tasks of all clients of the same job. `work` gets the run, the client's task, its epoch and its
     parent. It is left out if the clusters are never configured.
     """
-    directory, number, epoch, ready = sys.argv[1:]
-    parent = Parent(int(ready))
+    directory, number, epoch, ready, gauge = sys.argv[1:]
+    parent = Parent(int(ready), gauge=None if gauge == "-1" else Gauge(int(gauge)))
     parent.watch()
     run = Run(directory)
     follow_time_axis(run)
@@ -180,10 +200,16 @@ def _await_clusters(run: Run, gone: threading.Event) -> bool:
 class Parent:
     """The Spark task that started this client, as the client sees it."""
 
-    def __init__(self, ready: int, source: IO[str] = sys.stdin) -> None:
-        """`ready` is the descriptor of the pipe on which a producer reports that it is connected."""
-        self._ready, self._source = ready, source
+    def __init__(self, ready: int, source: IO[str] = sys.stdin, *, gauge: Gauge | None = None) -> None:
+        """`ready` is the descriptor of the pipe on which the client reports that it is connected.
+
+        `gauge` is where the client notes what it holds; None if nobody asks.
+        """
+        self._ready, self._source, self.gauge = ready, source, gauge
+        # The task is gone, so the client ends at once.
         self.gone = threading.Event()
+        # A fault stops the client, which ends in order.
+        self.stopping = threading.Event()
         self._begin_at: float | None = None
         self._told = threading.Event()
 
@@ -193,7 +219,7 @@ class Parent:
         threading.Thread(target=self._read, name="parent", daemon=True).start()
 
     def say_ready(self) -> None:
-        """Tell the Spark task that the producer is connected."""
+        """Tell the Spark task that the client is connected."""
         os.write(self._ready, b"r")
         os.close(self._ready)
 
@@ -206,7 +232,10 @@ class Parent:
 
     def _read(self) -> None:
         for line in self._source:
-            self._begin_at = float(line)
-            self._told.set()
+            if line.strip() == _STOP:
+                self.stopping.set()
+            else:
+                self._begin_at = float(line)
+                self._told.set()
         self.gone.set()
         self._told.set()

@@ -1,7 +1,7 @@
 """A consumer under test: it receives, acknowledges, and records every delivery.
 
-Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `consume`. EPOCH
-is the number of this process among all processes of the client, from 0. Only producers use READY_FD.
+Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD GAUGE_FD, started by the Spark job `consume`.
+EPOCH is the number of this process among all processes of the client, from 0.
 
 The consumer ends when the job stops all consumers, the timeline of faults fails, or its Spark task is gone.
 """
@@ -11,13 +11,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from brokerproof import clock
 from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
+from brokerproof.clients.gauge import Gauge
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import ClientRole, Subscription
@@ -33,6 +36,8 @@ _SHOW_EVERY_S = 1.0
 _CONFIRM_EVERY_S = 1.0
 _SUBSCRIBE_EVERY_S = 1.0
 _CLOSE_S, _EARLY_CLOSE_S = 20.0, 1.0
+# A consumer that a fault may end records at most so many messages, of at most so many seconds, before it acks them.
+_MOST_GATHERED, _GATHER_S = 1000, 0.1
 
 
 log = logging.getLogger(__name__)
@@ -98,7 +103,13 @@ class MovingConsumer:
                 "consumer": task.consumer,
             }
         )
+        # If it is set, deliveries are acknowledged only after this function has recorded them.
+        self.keep: Callable[[], None] | None = None
+        self.gauge: Gauge | None = None
+        self.say_ready: Callable[[], None] = lambda: None
         self.leaving = threading.Event()
+        # A consumer that a fault stops leaves the messages that are left to the others.
+        self.leaves_rest = threading.Event()
         # `stopping` ends the consumer after the messages that are left. `hurrying` ends it at once.
         self.stopping, self.hurrying = threading.Event(), threading.Event()
         self.error: BaseException | None = None
@@ -145,9 +156,12 @@ class MovingConsumer:
             consumer = self._subscribe(clients, cluster, again=moves > 0)
             self.cluster, self.has_subscribed = cluster, True
             self.deliveries.begin(clients.describe, cluster=cluster, incarnation=self._first_incarnation + moves)
+            if not moves:
+                self.say_ready()
+            receive = self._receive if self.keep is None else partial(self._receive_and_keep, keep=self.keep)
             while not self.stopping.is_set() and (moves or not self.leaving.is_set()):
-                self._receive(consumer)
-            while self.stopping.is_set() and not self.hurrying.is_set() and self._receive(consumer):
+                receive(consumer)
+            while self._finishes() and receive(consumer):
                 pass
         finally:
             if self.stopping.is_set():
@@ -177,26 +191,74 @@ class MovingConsumer:
         consumer.acknowledge(message)
         return True
 
+    def _finishes(self) -> bool:
+        return self.stopping.is_set() and not self.hurrying.is_set() and not self.leaves_rest.is_set()
 
-def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
+    def _receive_and_keep(self, consumer: Consumer, keep: Callable[[], None]) -> bool:
+        """Receive messages for `_GATHER_S` seconds, have them recorded, and acknowledge them then.
+
+        So a consumer that a fault kills has acknowledged no message that its record lacks.
+        """
+        messages: list[Any] = []
+        until = time.monotonic() + _GATHER_S
+        while len(messages) < _MOST_GATHERED and (left_s := until - time.monotonic()) > 0:
+            message = consumer.receive(left_s)
+            if message is not None:
+                self.deliveries.add(message)
+                messages.append(message)
+                self._note(len(messages), 0)
+        if not messages:
+            return False
+        keep()
+        for done, message in enumerate(messages, 1):
+            consumer.acknowledge(message)
+            self._note(len(messages) - done, len(messages) - done)
+        return True
+
+    def _note(self, unacknowledged: int, in_batch: int) -> None:
+        if self.gauge is not None:
+            self.gauge.note_unacknowledged(unacknowledged)
+            self.gauge.note_in_batch(in_batch)
+
+
+def consume(
+    run: Run,
+    task: ConsumerTask,
+    *,
+    epoch: int = 0,
+    gone: threading.Event | None = None,
+    stopped: threading.Event | None = None,
+    gauge: Gauge | None = None,
+    say_ready: Callable[[], None] = lambda: None,
+) -> None:
     """Receive messages until the job stops the consumers, the timeline of faults fails, or the Spark task is gone.
 
-    Record every delivery, and at last the consumer's end with its problem, if any. `gone` is set when the task ends.
+    Record every delivery, and at last the consumer's end with its problem, if any. `gone` is set when the task ends,
+    and `stopped` when a fault stops the consumer. `say_ready` is called when it has subscribed. It notes in `gauge`, if
+    there is one, what it holds.
     """
     consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
     # If the consumer is killed within its first seconds, this file shows that it ran.
     record.append(make_batch("deliveries", [], {}))
 
+    writing = threading.Lock()
+
+    def write() -> None:
+        with writing:
+            rows, acks = consumer.deliveries.take()
+            if rows.num_rows or acks:
+                record.append(rows, acks)
+
     def keep() -> None:
         try:
-            rows, acks = consumer.deliveries.take()
+            write()
         except Exception as error:
             consumer.error = consumer.error or error
-            return
-        if rows.num_rows or acks:
-            record.append(rows, acks)
 
+    consumer.gauge, consumer.say_ready = gauge, say_ready
+    if any(fault.targets.client is ClientRole.CONSUMER for fault in run.scenario.faults):
+        consumer.keep = write
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
     receiving.start()
     observation = make_observation(run)
@@ -218,6 +280,9 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
             consumer.hurrying.set()
             consumer.stopping.set()
             hurry_at = time.monotonic() + 2 * _EARLY_CLOSE_S
+        if stopped is not None and stopped.is_set():
+            consumer.leaves_rest.set()
+            consumer.stopping.set()
         if read_record(run, ConsumersStop) is not None:
             consumer.stopping.set()
         consumer.leave_in_time()
@@ -259,7 +324,18 @@ def complete_deliveries(segments: Iterable[Segment]) -> Batches:
 
 
 def main() -> None:
-    run_client(plan_consumers, lambda run, task, epoch, parent: consume(run, task, epoch=epoch, gone=parent.gone))
+    run_client(
+        plan_consumers,
+        lambda run, task, epoch, parent: consume(
+            run,
+            task,
+            epoch=epoch,
+            gone=parent.gone,
+            stopped=parent.stopping,
+            gauge=parent.gauge,
+            say_ready=parent.say_ready,
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A producer under test: it sends on schedule and records every attempt.
 
-Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `load`. EPOCH is
-the number of this process among all processes of the client, from 0.
+Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD GAUGE_FD, started by the Spark job `load`.
+EPOCH is the number of this process among all processes of the client, from 0.
 
 The schedule is open-loop: message i is due at start + i / rate, in any state of the cluster, until the run's phases
 end. If the load has to find its rate, the schedule follows the record `LoadRates`. While `max_pending` attempts have no
@@ -11,6 +11,7 @@ results. Messages still held back then are recorded as not sent.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -25,6 +26,7 @@ import pyarrow as pa
 from brokerproof import clock
 from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import close_in_time
+from brokerproof.clients.gauge import Gauge
 from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
 from brokerproof.clients.record import (
     KEEP_EVERY_S,
@@ -51,7 +53,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import AttemptOutcome, Batches, join_columns
-from brokerproof.systems.clients import Settled, hash_payload, make_payload
+from brokerproof.systems.clients import Clients, Producer, Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
 _TICK_S = 0.002
@@ -62,6 +64,8 @@ _NO_PHASES_S = 500.0
 # Seconds that pending attempts may take after the timeline broke or the task is gone.
 _EARLY_SETTLE_S = 1.0
 _CLOSE_S = 10.0
+# A cluster may keep the name of a producer for so long after the producer's process was killed.
+_RECONNECT_S, _RECONNECT_EVERY_S = 20.0, 0.2
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000
 _ROWS = 10_000
@@ -72,6 +76,8 @@ _SPARE_S = 600
 # More messages than a producer sends in a day.
 _MOST_SEQS = 1_000_000_000
 _NO_POSITION = (None, None, None)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +141,9 @@ class Attempts:
     thread takes Python's lock for each message, so it only notes the result. `_make_rows` makes rows column by column.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gauge: Gauge | None = None) -> None:
+        """The number of attempts without a result is noted in `gauge`, if there is one."""
+        self._gauge = gauge
         # Of the attempts that were taken.
         self.counts = dict.fromkeys(AttemptOutcome, 0)
         # {seq: (payload hash, time of sending)}
@@ -151,6 +159,8 @@ class Attempts:
     def begin(self, seq: int, payload_hash: int, sent_at: int) -> None:
         """Note an attempt that is about to be sent."""
         self._pending[seq] = payload_hash, sent_at
+        if self._gauge is not None:
+            self._gauge.note_unacknowledged(len(self._pending))
 
     def settle(self, seq: int, result: Settled) -> None:
         """Note the result of an attempt. A result that comes after `give_up` is ignored."""
@@ -159,6 +169,8 @@ class Attempts:
             begun = self._pending.pop(seq, None)
             if begun is not None:
                 self._settled.append(Attempt(seq, *begun, at, result))
+        if self._gauge is not None:
+            self._gauge.note_unacknowledged(len(self._pending))
 
     def give_up(self) -> None:
         """Give every attempt without a result the outcome `unknown`."""
@@ -186,16 +198,30 @@ class Attempts:
 class ScheduledProducer:
     """Sends the messages of one producer on schedule, and writes the producer's record."""
 
-    def __init__(self, run: Run, task: ProducerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
-        """The event `gone` is set when the Spark task that started the producer has ended."""
+    def __init__(
+        self,
+        run: Run,
+        task: ProducerTask,
+        *,
+        epoch: int = 0,
+        gone: threading.Event | None = None,
+        stopping: threading.Event | None = None,
+        gauge: Gauge | None = None,
+    ) -> None:
+        """The event `gone` is set when the Spark task that started the producer has ended.
+
+        When a fault sets `stopping`, the producer sends nothing more, waits for the answers, and ends. It notes in
+        `gauge`, if there is one, what it holds.
+        """
         self.run, self.task, self.workload = run, task, run.scenario.workload
-        self.attempts = Attempts()
+        self.attempts = Attempts(gauge)
+        self._gauge = gauge
         # A message is one attempt, so a producer goes on behind all messages that its earlier processes may have sent.
         self._first = find_next_seq(run, task.client, epoch)
         # The next message.
         self.scheduled = self._first
         self._epoch = epoch
-        self._gone = gone or threading.Event()
+        self._gone, self._stopping = gone or threading.Event(), stopping or threading.Event()
         self._record = RecordWriter(run, task.client, table="publishes", epoch=epoch)
         self._live = LiveStatus(run, task.client)
         self._shown_at = 0.0
@@ -209,6 +235,7 @@ class ScheduledProducer:
         self._keep_error: Exception | None = None
         self._asked_at = 0.0
         self._ends_at: float | None = None
+        self._stopped_at: float | None = None
         self._early = False
         # Every message below this seq was due while `max_pending` attempts were pending.
         self._held_back = 0
@@ -237,7 +264,7 @@ class ScheduledProducer:
         opened: dict[str, Any] = {}
         try:
             opened["client"] = make_clients(self.run, self.task.cluster, self.workload.region)
-            opened["producer"] = opened["client"].producer(self.task.producer)
+            opened["producer"] = self._connect(opened["client"])
             say_ready()
             self._start_at = await_begin()
             self._schedule = self._make_schedule(None)
@@ -253,6 +280,17 @@ class ScheduledProducer:
             problem = problem or error
         write_record(self.run, self._make_end(problem))
         close_in_time(_EARLY_SETTLE_S if self._early else _CLOSE_S, **dict(reversed(opened.items())))
+
+    def _connect(self, clients: Clients) -> Producer:
+        """Return a producer. A cluster may refuse it as long as it takes an earlier process for alive."""
+        deadline = time.monotonic() + (_RECONNECT_S if self._epoch else 0)
+        while True:
+            try:
+                return clients.producer(self.task.producer)
+            except Exception as error:
+                if time.monotonic() >= deadline or self._gone.wait(_RECONNECT_EVERY_S):
+                    raise
+                log.warning("%s is not connected yet: %s", self.task.producer, error)
 
     def _send_all(self, send: Callable[..., None]) -> None:
         limit = self.workload.client.max_pending
@@ -316,9 +354,13 @@ class ScheduledProducer:
             begin(seq, hash_payload(content), sent_us)
             self.scheduled = seq + 1
             send(seq, keys[seq % len(keys)], content, partial(settle, seq))
+            if self._gauge is not None:
+                self._gauge.note_in_batch(first + count - seq - 1)
             sent_us = clock.now_us()
             if sent_us >= gives_up_us:
                 break
+        if self._gauge is not None:
+            self._gauge.note_in_batch(0)
         self._seen_us = sent_us
         self._times.enter(Activity.PREPARING, sent_us)
         if late_s - held_up_s > self._standstill_s:
@@ -378,6 +420,9 @@ class ScheduledProducer:
             self._ends_at = phases.ends_at / 1e6
         elif now > self._start_at + _NO_PHASES_S:
             self._ends_at = self._ends_at or now
+        if self._stopping.is_set():
+            self._stopped_at = self._stopped_at or now
+            self._ends_at = min(self._stopped_at, self._ends_at or now)
         if self._gone.is_set() or read_record(self.run, EarlyEnd) is not None:
             # `_EARLY_SETTLE_S` counts from now.
             self._early, self._ends_at = True, now
@@ -474,6 +519,9 @@ class ScheduledProducer:
             self.attempts.skip(_hash_messages(name, seqs, size))
             self.scheduled += len(seqs)
             self._write_rows()
+        if self._stopping.is_set() and self._start_at:
+            # The producer's next process goes on behind the last message of this one.
+            self._record.reserve(Reservation(first=self._first, until=self.scheduled, start_at=self._start_at))
 
     def _extend_reservation(self) -> None:
         ahead = int(max(_RESERVED, 2 * self._schedule.rate))
@@ -615,9 +663,9 @@ def _make_rows(
 def main() -> None:
     run_client(
         plan_producers,
-        lambda run, task, epoch, parent: ScheduledProducer(run, task, epoch=epoch, gone=parent.gone).publish(
-            parent.say_ready, parent.await_begin
-        ),
+        lambda run, task, epoch, parent: ScheduledProducer(
+            run, task, epoch=epoch, gone=parent.gone, stopping=parent.stopping, gauge=parent.gauge
+        ).publish(parent.say_ready, parent.await_begin),
     )
 
 

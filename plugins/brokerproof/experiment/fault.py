@@ -8,37 +8,76 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from brokerproof.errors import InputError
+from brokerproof.experiment.workload import ClientRole
 from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
+class ClientMoment(StrEnum):
+    """What a client does at a moment for which a fault may wait."""
+
+    HOLDS_UNACKNOWLEDGED = "holds_unacknowledged"
+    IN_BATCH = "in_batch"
+
+
+_MOMENTS = frozenset(ClientMoment)
+
+
 class Targets(FrozenModel):
-    """Selects the targets of a fault: nodes by name, by cluster, region and role, or by what they do at injection."""
+    """Selects the targets of a fault: nodes or clients, by name, by where they are, or by what they do at injection."""
 
     nodes: list[str] = Field(default_factory=list)
+    client: ClientRole | None = Field(None, description="clients of this role instead of nodes")
+    names: list[str] = Field(
+        default_factory=list, description="with `client`: their names, such as `audit-c0`; by default all"
+    )
+    subscription: str | None = Field(None, description="with `client: consumer`: only consumers of this subscription")
     cluster: str | None = None
     region: str | None = None
     role: str | None = None
-    now: Literal["topic_owner", "topic_holders", "coordination_leader", "coordination_followers"] | None = Field(
+    now: (
+        Literal["topic_owner", "topic_holders", "coordination_leader", "coordination_followers"] | ClientMoment | None
+    ) = Field(
         None,
         description="the owner of the topic or of its first partition, the nodes that hold its newest messages, or, of "
         "several nodes that coordinate the cluster, the one that leads or those that follow it, when the fault is "
-        "injected",
+        "injected; with `client`, the fault waits until each client has sent or received messages that are not "
+        "acknowledged, or has handled only a part of the messages that it sent or received together",
     )
-    count: int | None = Field(None, ge=1, description="the largest number of nodes")
+    count: int | None = Field(None, ge=1, description="the largest number of nodes or clients")
 
     @property
     def asks_who_leads(self) -> bool:
         """Whether the targets depend on which node leads the coordination of the cluster when the fault is injected."""
         return self.now in ("coordination_leader", "coordination_followers")
 
+    @property
+    def moment(self) -> ClientMoment | None:
+        """What each client has to do when the fault is injected; None if it may do anything."""
+        return ClientMoment(self.now) if self.now in _MOMENTS else None
+
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
-        if not (self.nodes or self.cluster or self.region or self.role or self.now):
-            raise InputError("select no node", remedy="give nodes, cluster, region, role or now")
-        if self.nodes and (self.cluster or self.region or self.role or self.now):
-            raise InputError(
-                "both name nodes and select them", remedy="give either `nodes` or cluster, region, role and now"
-            )
+        if self.client is None:
+            if self.names or self.subscription or self.moment:
+                field = "names" if self.names else "subscription" if self.subscription else "now"
+                raise InputError(
+                    "is about clients", field=field, remedy="give `client: producer` or `client: consumer`"
+                )
+            if not (self.nodes or self.cluster or self.region or self.role or self.now):
+                raise InputError("select no node", remedy="give nodes, client, cluster, region, role or now")
+            if self.nodes and (self.cluster or self.region or self.role or self.now):
+                raise InputError(
+                    "both name nodes and select them", remedy="give either `nodes` or cluster, region, role and now"
+                )
+            return self
+        for field in ("nodes", "region", "role"):
+            if getattr(self, field):
+                raise InputError("is about nodes, and the targets are clients", field=field, remedy="leave it out")
+        if self.now is not None and self.moment is None:
+            known = " or ".join(f"`{moment}`" for moment in ClientMoment)
+            raise InputError("is about nodes, and the targets are clients", field="now", remedy=f"give {known}")
+        if self.subscription and self.client is ClientRole.PRODUCER:
+            raise InputError("a producer has no subscription", field="subscription", remedy="give `client: consumer`")
         return self
 
 
@@ -117,7 +156,7 @@ class When(FrozenModel):
 
 
 class Fault(FrozenModel):
-    """One fault on the timeline, done to nodes or to the link between regions."""
+    """One fault on the timeline, done to nodes, to clients, or to the link between regions."""
 
     name: str = Field(pattern=IDENTIFIER)
     kind: str

@@ -6,9 +6,12 @@ A node that is kept down cannot be healthy before the fault is healed.
 from __future__ import annotations
 
 from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.workload import ClientRole
+from brokerproof.faults.client_runtime import ClientRuntime
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.faults.stage import Stage
+from brokerproof.faults.targets import list_clients
 from brokerproof.run.tables import FaultState
 
 
@@ -33,16 +36,17 @@ class Injections:
         self._stage.show(fault=content)
         self._reached[state].add(fault.name)
 
-    def list_targets_in_force(self, *but: str) -> list[list[str]]:
+    def list_targets_in_force(self, *but: str, client: ClientRole | None = None) -> list[list[str]]:
         """Return a list of targets for each injected fault that keeps nodes down and has not recovered.
 
-        The faults with names in `but` are left out.
+        The faults with names in `but` are left out. With `client`, only faults of clients of this role count.
         """
         scenario = self._stage.run.scenario
         kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
         harmful = {name for name in list_harmful_faults(scenario) if not kinds[name].leaves_nodes}
         harm = harmful - {*but, *self._reached[FaultState.RECOVERED]}
-        return [targets for name, targets in self.targets.items() if name in harm]
+        roles = {fault.name: fault.targets.client for fault in scenario.faults}
+        return [targets for name, targets in self.targets.items() if name in harm and roles[name] is client]
 
     def list_kept_down(self, fault: Fault) -> frozenset[str]:
         """Return the nodes that are down because of faults other than `fault`.
@@ -50,7 +54,8 @@ class Injections:
         A fault counts only until its healing begins. Otherwise, if two faults of one node were healed at about the same
         time, neither healing would start the node.
         """
-        others = self.list_targets_in_force(fault.name, *self._reached[FaultState.HEALING])
+        healing = self._reached[FaultState.HEALING]
+        others = self.list_targets_in_force(fault.name, *healing, client=fault.targets.client)
         return frozenset(name for names in others for name in names)
 
     def make_surroundings(self, fault: Fault) -> Surroundings:
@@ -59,12 +64,16 @@ class Injections:
         These nodes are determined at the time of the call, and may change later.
         """
         stage = self._stage
+        clients = list_clients(fault.targets, stage.run.scenario.workload, stage.topology)
+        of_clients = ClientRuntime(run=stage.run, fault=fault, clients=clients, clock=stage.clock) if clients else None
         return Surroundings(
             provisioning=stage.provisioning,
             administration=stage.administration,
             observation=stage.observation,
-            runtime=stage.runtime,
-            specs=stage.specs,
+            nodes=stage.runtime,
+            runtime=of_clients or stage.runtime,
+            specs=of_clients.make_specs() if of_clients else stage.specs,
+            is_healthy=of_clients.is_healthy if of_clients else stage.provisioning.is_healthy,
             roles=stage.system.roles,
             link=stage.link,
             fault=fault,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
     from brokerproof.experiment.topology import Topology
     from brokerproof.network import LinkClient
-    from brokerproof.runtimes.protocols import NodeSpec, Runtime
+    from brokerproof.runtimes.protocols import NodeSpec, RunsTargets, Runtime
     from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits
 
 
@@ -35,8 +35,12 @@ class Surroundings:
     provisioning: Provisioning
     administration: Administration
     observation: Observation
-    runtime: Runtime
+    # The nodes' runtime, and what acts on the targets: the same, or for clients a ClientRuntime.
+    nodes: Runtime
+    runtime: RunsTargets
+    # {target: what the runtime needs to know of it}. All nodes are among them, unless the targets are clients.
     specs: Mapping[str, NodeSpec]
+    is_healthy: Callable[[NodeSpec], bool]
     # {role of the system: its traits}
     roles: Mapping[str, RoleTraits]
     # The network between the regions; None if the topology has no links.
@@ -77,6 +81,9 @@ class Surroundings:
         Nodes with a service manager and nodes that other faults keep down are left alone. A node may end by itself when
         it considers its session with its cluster lost, for example 45 s after its network was cut.
         """
+        if self.fault.targets.client is not None:
+            # A client that ends by itself is an error of the instrument.
+            return
         for name in names:
             if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):
                 log.info("%s ended by itself and is started again", name)
@@ -101,6 +108,8 @@ class FaultKind(ABC):
     # Whether its nodes go on serving, so that the cluster has no failure to detect. The nodes of other kinds count as
     # down until they are healed: other faults neither start them nor wait for their health.
     leaves_nodes: ClassVar[bool] = False
+    # Whether its targets may be clients.
+    is_for_clients: ClassVar[bool] = False
     # The ability that the messaging system must have for this kind.
     needs: ClassVar[Ability | None] = None
     # The protocol that the runtime must implement for this kind.
@@ -112,6 +121,9 @@ class FaultKind(ABC):
             raise InputError(
                 f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"
             )
+        if fault.targets.client is not None and not self.is_for_clients:
+            known = ", ".join(f"`{name}`" for name, kind in FAULT_KINDS.items() if kind.is_for_clients)
+            raise InputError(f"`{self.name}` is not done to clients", field="kind", remedy=f"use one of {known}")
 
     @abstractmethod
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
@@ -131,7 +143,7 @@ class FaultKind(ABC):
         Targets that other faults keep down need not be healthy.
         """
         specs = [around.specs[name] for name in targets if name not in around.kept_down]
-        if not all(around.provisioning.is_healthy(spec) for spec in specs):
+        if not all(around.is_healthy(spec) for spec in specs):
             return None
         more = {"started_again": around.started_again, "kept_down": sorted(around.kept_down.intersection(targets))}
         return json.dumps(

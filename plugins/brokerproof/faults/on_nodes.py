@@ -1,4 +1,4 @@
-"""The kinds of fault that act on nodes.
+"""The kinds of fault that act on nodes, and on clients if `is_for_clients` says so.
 
 A new kind is one class with `@register_fault`, here or in on_network.py. Scenarios use it by its `name`.
 """
@@ -36,9 +36,10 @@ class _NodeEndingKind(FaultKind):
 
 @register_fault
 class Stop(_NodeEndingKind):
-    """Ends nodes gracefully, as an operator would, and by force after 30 s. With `heal_after_s: 0` it is a restart."""
+    """Ends nodes or clients gracefully, and by force after 30 s. With `heal_after_s: 0` it is a restart."""
 
     name, done = "stop", "stopped"
+    is_for_clients = True
     grace_s = 30.0
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
@@ -47,9 +48,10 @@ class Stop(_NodeEndingKind):
 
 @register_fault
 class Kill(_NodeEndingKind):
-    """Ends nodes at once, without a graceful shutdown. Their disks keep their data."""
+    """Ends nodes or clients at once, without a graceful shutdown. The disks of nodes keep their data."""
 
     name, done = "kill", "killed"
+    is_for_clients = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, around.runtime.kill)
@@ -64,7 +66,7 @@ class Destroy(_NodeEndingKind):
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, around.runtime.kill)
-        around.act_on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
+        around.act_on_each(targets, lambda name: around.nodes.wipe(around.specs[name]))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         # Nodes that coordinate the others start first, because a `reset` program may need more than half of them.
@@ -73,16 +75,17 @@ class Destroy(_NodeEndingKind):
             # A node that another fault keeps down is reset too, because that fault only starts it.
             around.act_on_each(
                 [name for name in here if not around.runtime.is_alive(name)],
-                lambda name: around.runtime.reset(around.specs[name]),
+                lambda name: around.nodes.reset(around.specs[name]),
             )
             super().heal(around, here)
 
 
 @register_fault
 class Start(FaultKind):
-    """Starts nodes that an earlier fault ended, or that are on standby."""
+    """Starts nodes or clients that an earlier fault ended, or nodes that are on standby."""
 
     name, done = "start", "started"
+    is_for_clients = True
     helps = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
@@ -97,9 +100,10 @@ class Start(FaultKind):
 
 @register_fault
 class Pause(FaultKind):
-    """Freezes nodes: they keep their connections and their memory, but do not answer until they are healed."""
+    """Freezes nodes or clients: they keep their connections and their memory, but do nothing until they are healed."""
 
     name, done = "pause", "frozen"
+    is_for_clients = True
     needs_of_runtime = PausesNodes
     silences = True
 

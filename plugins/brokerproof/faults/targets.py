@@ -1,4 +1,4 @@
-"""The targets of a fault: the nodes that a fault may act on, and the nodes that it acts on if it is injected now."""
+"""The targets of a fault: the nodes or clients that it may act on, and those that it acts on if it is injected now."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from brokerproof.errors import AdminError, DeadlineError, RunError
 from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Workload, WorkloadClient
 from brokerproof.faults.courses import Course
 from brokerproof.faults.stage import Stage
 from brokerproof.run.directory import Run
@@ -36,6 +37,19 @@ def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
         name for name, node in topology.nodes.items() if trait is None or trait(system.roles[node.role])
     ]
     return _select(names, targets, topology)[: None if targets.now else targets.count]
+
+
+def list_clients(targets: Targets, workload: Workload, topology: Topology) -> dict[str, WorkloadClient]:
+    """Return {label: client} of all clients that `targets` selects; empty if it selects nodes."""
+    clients = workload.list_clients(topology, targets.client) if targets.client else []
+    found = {
+        each.label: each
+        for each in clients
+        if (not targets.names or {each.label, each.name} & set(targets.names))
+        and targets.subscription in (None, each.subscription)
+        and targets.cluster in (None, each.cluster)
+    }
+    return dict(list(found.items())[: targets.count])
 
 
 def resolve_targets(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
@@ -71,7 +85,7 @@ class TargetFinder:
 
     def remember(self, fault: Fault) -> Course[None]:
         """Remember the targets that a fault would have now, if they depend on the cluster's state (`targets.now`)."""
-        if fault.targets.now is not None:
+        if fault.targets.now is not None and fault.targets.client is None:
             yield from self._stage.waits.do(lambda: self._ask(fault))
 
     def find(self, fault: Fault) -> Course[list[str]]:
@@ -82,6 +96,8 @@ class TargetFinder:
         after `_TIMEOUT_S` seconds.
         """
         stage = self._stage
+        if fault.targets.client is not None:
+            return list(list_clients(fault.targets, stage.run.scenario.workload, stage.topology))
         if fault.targets.now is None:
             return resolve_targets(fault.targets, stage.topology, stage.observation)
         asked_at, why = stage.clock.now_us(), ["no node answered"]

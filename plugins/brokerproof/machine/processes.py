@@ -232,3 +232,14 @@ def send_signal(process: psutil.Process, number: signal.Signals) -> None:
     """Send a signal to a process that may have ended meanwhile."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether the kernel reports every thread of a process as stopped. They do not all stop at one moment."""
+    states = []
+    for file in Path(f"/proc/{pid}/task").glob("*/stat"):
+        # A thread may end meanwhile. The state follows the name, which is in brackets and may contain any character
+        # (proc_pid_stat(5)).
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.append(file.read_text().rpartition(")")[2].split()[0])
+    return bool(states) and set(states) == {"T"}

@@ -21,6 +21,7 @@ from pydantic import Field
 
 from brokerproof import clock
 from brokerproof.errors import RunError
+from brokerproof.experiment.fault import ClientMoment
 from brokerproof.run.directory import Run
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 from brokerproof.run.tables import AttemptOutcome
@@ -378,6 +379,8 @@ class ProducerEnd(Record):
     segments: int | None = None
     # The times (from, to) in which the producer itself did nothing, although it had not ended.
     standstills: tuple[tuple[Moment, Moment], ...] = ()
+    # The fault that ended the producer for good; None if it ended otherwise.
+    fault: str | None = None
     # None if the producer completed its schedule.
     problem: str | None
     at: Moment
@@ -467,6 +470,8 @@ class ConsumerEnd(Record):
     segments: int | None = None
     # The times (from, to) in which the consumer's process did nothing.
     standstills: tuple[tuple[Moment, Moment], ...] = ()
+    # The fault that ended the consumer for good; None if it ended otherwise.
+    fault: str | None = None
     problem: str | None
     at: Moment
 
@@ -536,6 +541,60 @@ class ClientRecordRead(Record):
 
     client: str
     epochs: tuple[EpochRead, ...]
+    at: Moment
+
+
+class ClientState(StrEnum):
+    """What a fault does with a client's process. A client without faults is `running`."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    # It ends in order: a producer after its answers, a consumer after the messages that it holds.
+    STOPPED = "stopped"
+    KILLED = "killed"
+
+
+class ClientOrder(Record):
+    """What a fault wants of a client. The client's Spark task does it and answers with `ClientEpochs`."""
+
+    KEY = "client"
+
+    client: str
+    # It grows with each order to this client, from 1.
+    number: int
+    state: ClientState
+    fault: str
+    # What the client has to do when the order is carried out; None if it may do anything.
+    moment: ClientMoment | None = None
+    at: Moment
+
+
+class ClientEpoch(StrictModel):
+    """The life of one process of a client. It goes on if `ended_at` is None."""
+
+    epoch: int
+    started_at: Moment
+    # When the process was connected: a producer before its first message, a consumer after it has subscribed.
+    ready_at: Moment | None = None
+    ended_at: Moment | None = None
+    # The fault that ended it; None if it ended by itself or was ended by something else.
+    fault: str | None = None
+
+
+class ClientEpochs(Record):
+    """The processes of a client that faults may act on, written by the client's Spark task."""
+
+    KEY = "client"
+
+    client: str
+    epochs: tuple[ClientEpoch, ...]
+    # The number of the newest order that was carried out, and what the client was then; 0 if there was none.
+    followed: int
+    state: ClientState
+    # What the task saw when it carried the order out.
+    evidence: str
+    # Whether the client has ended and is started by no fault any more.
+    over: bool
     at: Moment
 
 

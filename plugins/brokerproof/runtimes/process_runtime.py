@@ -29,6 +29,7 @@ from brokerproof.machine.processes import (
     end_processes,
     find_marked_processes,
     find_recorded_process,
+    is_stopped,
     send_signal,
     start_process,
 )
@@ -107,9 +108,8 @@ class ProcessRuntime(SupervisedRuntime):
         self._signal(name, signal.SIGCONT)
 
     def is_paused(self, name: str) -> bool:
-        """Return whether the kernel reports every thread as stopped. Threads do not all stop at the same moment."""
         process = self._find_process(name)
-        return process is not None and _is_stopped(process.pid)
+        return process is not None and is_stopped(process.pid)
 
     def wipe(self, spec: NodeSpec) -> None:
         with self._lock(spec.name):
@@ -241,12 +241,6 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 def _log_not_removed(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
     log.warning("%s stays: %s", path, failure[1])
-
-
-def _is_stopped(pid: int) -> bool:
-    # The state follows the name, which is in brackets and may contain any character (proc(5)).
-    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return bool(states) and set(states) == {"T"}
 
 
 def _refuses_connections(address: str, port: int) -> bool:

@@ -76,8 +76,30 @@ class Addresses:
     host_ports: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
+class RunsTargets(Protocol):
+    """Ends and starts the targets of a fault: nodes, or clients (faults/client_runtime.py)."""
+
+    def start(self, spec: NodeSpec) -> None:
+        """Start the target, and do not wait for its health. If a node has no data, run its `format` program first.
+
+        Raises NodeError if the target runs already or cannot be started.
+        """
+
+    def stop(self, name: str, *, grace_s: float) -> None:
+        """Ask the target to end, kill it if it still runs after `grace_s` seconds, and wait until it is gone."""
+
+    def kill(self, name: str) -> None:
+        """End the target at once, and wait until it is gone."""
+
+    def is_alive(self, name: str) -> bool:
+        """Return whether the target's process runs, even if it is frozen."""
+
+    def evidence_of_death(self, spec: NodeSpec) -> str | None:
+        """Return evidence that the target is dead, and that no process answers at a node's first port; else None."""
+
+
 @runtime_checkable
-class Runtime(Protocol):
+class Runtime(RunsTargets, Protocol):
     """Starts, changes and ends the nodes of one run."""
 
     def __init__(self, nodes: Path) -> None:
@@ -93,18 +115,6 @@ class Runtime(Protocol):
     def prepare(self, spec: NodeSpec) -> None:
         """Write the node's files. Raises MachineError if an address or port is taken or the disk is full."""
 
-    def start(self, spec: NodeSpec) -> None:
-        """Start the node without waiting for its health. If it has no data, run its `format` program first.
-
-        Raises NodeError if the node runs already or the `format` program fails.
-        """
-
-    def stop(self, name: str, *, grace_s: float) -> None:
-        """Ask the node to end, kill it if it still runs after `grace_s` seconds, and wait until it is gone."""
-
-    def kill(self, name: str) -> None:
-        """End the node at once, and wait until it is gone."""
-
     def wipe(self, spec: NodeSpec) -> None:
         """Empty the data directories of a node that does not run. Raises NodeError if the node runs."""
 
@@ -113,12 +123,6 @@ class Runtime(Protocol):
 
     def execute(self, program: Program) -> None:
         """Run a program outside the nodes and wait for its end. Raises NodeError if it fails or takes too long."""
-
-    def is_alive(self, name: str) -> bool:
-        """Return whether the node's process runs, even if it is frozen."""
-
-    def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """Return evidence that the node is dead and no process answers at its first port; None without evidence."""
 
     def log_tail(self, name: str, lines: int = 15) -> str:
         """Return the last lines of the node's log."""

@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from brokerproof.run.directory import Run
@@ -33,13 +34,20 @@ class EndlessClients:
         if seq % 7:
             settle(Settled(AttemptOutcome.ACKED, partition=-1, position=Position(1, seq)))
 
-    def receive(self, timeout_s: float) -> Received:
+    def receive(self, timeout_s: float) -> Received | None:
+        """Return a message, or none after the file exists that a test names."""
+        if (end := os.environ.get("ENDLESS_END")) and Path(end).exists():
+            time.sleep(timeout_s)
+            return None
         time.sleep(0.001)
         number = next(self._numbers)
         return Received("p", number, "k", 0, -1, Position(1, number), 0, 0, None)
 
     def acknowledge(self, received: Received) -> None:
-        pass
+        """Note the message in a file, if a test wants to know."""
+        if file := os.environ.get("ENDLESS_ACKS"):
+            with Path(file).open("a") as acks:
+                acks.write(f"{received.seq}\n")
 
     def close(self) -> None:
         """It hangs as long as a test wants it, as with a broker that hangs."""

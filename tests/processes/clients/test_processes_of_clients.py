@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -40,9 +39,8 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.seals import seal_tables
-from builders import ROOT, make_run
+from builders import make_run
 
-HERE = Path(__file__).parent
 S = 1_000_000
 # The only producer, or consumer, of its job.
 ALONE: Any = SimpleNamespace(attemptNumber=lambda: 0, allGather=lambda text: [text], barrier=lambda: None)
@@ -63,11 +61,7 @@ for _ in (
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    monkeypatch.syspath_prepend(str(HERE))
-    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "endless=endless_system:SYSTEM")
-    places = [str(HERE), str(ROOT / "plugins"), str(ROOT / "spark_jobs"), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+def run(tmp_path: Path, endless: None) -> Iterator[Run]:
     run = make_run(
         tmp_path / "run",
         "sync_nominal",

@@ -1,0 +1,112 @@
+"""The clients of a run as targets of faults, with the methods of a runtime of nodes.
+
+A client lives in its Spark task, perhaps on another machine. A fault leaves an order for the task, which carries it out
+and answers (clients/client_life.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from brokerproof.clock import Clock
+from brokerproof.errors import NodeError
+from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.workload import WorkloadClient
+from brokerproof.run.directory import Run
+from brokerproof.run.records import ClientEpochs, ClientOrder, ClientState, read_record, write_record
+from brokerproof.runtimes.protocols import NodeSpec
+
+# A task answers within this many seconds, beside the time that a moment or an end in order may take.
+_ANSWER_S, _MOMENT_S = 20.0, 25.0
+_ENDED = frozenset({ClientState.STOPPED, ClientState.KILLED})
+# Two faults that act on one client at a time take turns.
+_turns = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientRuntime:
+    """Acts on clients, by their labels, for one fault."""
+
+    run: Run
+    fault: Fault
+    # {label: client}
+    clients: Mapping[str, WorkloadClient]
+    clock: Clock
+    _evidence: dict[str, str] = field(default_factory=dict)
+
+    def make_specs(self) -> dict[str, NodeSpec]:
+        """Return the clients as the kinds of fault see their targets."""
+        return {
+            label: NodeSpec(
+                name=label, role=client.role, region="", address="", command=(), health_source=f"the task of {label}"
+            )
+            for label, client in self.clients.items()
+        }
+
+    def kill(self, name: str) -> None:
+        """End the client at once. Raises NodeError if its task does not answer in time or could not do it."""
+        self._order(name, ClientState.KILLED, timeout_s=_ANSWER_S)
+
+    def stop(self, name: str, *, grace_s: float) -> None:
+        """Ask the client to end in order. Its task kills it after 30 s."""
+        self._order(name, ClientState.STOPPED, timeout_s=grace_s + _ANSWER_S)
+
+    def pause(self, name: str) -> None:
+        """Freeze the client's process."""
+        self._order(name, ClientState.PAUSED, timeout_s=_ANSWER_S)
+
+    def resume(self, name: str) -> None:
+        """Let a frozen client go on. A client that was ended meanwhile stays dead."""
+        if self.is_paused(name):
+            self._order(name, ClientState.RUNNING, timeout_s=_ANSWER_S, moment=False)
+
+    def start(self, spec: NodeSpec) -> None:
+        """Start another process of the client, and wait until it is connected."""
+        self._order(spec.name, ClientState.RUNNING, timeout_s=60.0, moment=False)
+
+    def is_alive(self, name: str) -> bool:
+        return self._read(name).state not in _ENDED
+
+    def is_paused(self, name: str) -> bool:
+        return self._read(name).state is ClientState.PAUSED
+
+    def evidence_of_death(self, spec: NodeSpec) -> str | None:
+        answer = self._read(spec.name)
+        return answer.evidence or None if answer.state in _ENDED else None
+
+    def is_healthy(self, spec: NodeSpec) -> bool:
+        """Return whether the client's last process is connected, or has ended by itself after it was."""
+        answer = self._read(spec.name)
+        return answer.state is ClientState.RUNNING and answer.epochs[-1].ready_at is not None
+
+    def _read(self, name: str) -> ClientEpochs:
+        answer = read_record(self.run, ClientEpochs, self.clients[name].client)
+        if answer is None:
+            raise NodeError(f"the task of {name} has not begun")
+        return answer
+
+    def _order(self, name: str, state: ClientState, *, timeout_s: float, moment: bool = True) -> None:
+        client, awaited = self.clients[name].client, self.fault.targets.moment if moment else None
+        with _turns:
+            last = read_record(self.run, ClientOrder, client)
+            order = ClientOrder(
+                client=client,
+                number=1 if last is None else last.number + 1,
+                state=state,
+                fault=self.fault.name,
+                moment=awaited,
+                at=self.clock.now_us(),
+            )
+            write_record(self.run, order)
+        limit_s = timeout_s + (_MOMENT_S if awaited else 0)
+
+        def is_answered() -> bool:
+            answer = self._read(name)
+            return answer.over or (answer.followed >= order.number and (state in _ENDED or answer.state is state))
+
+        self.clock.wait_until(is_answered, timeout_s=limit_s, what=f"the task of {name}", every_s=0.05)
+        answer = self._read(name)
+        if answer.state is not state and not (state in _ENDED and answer.state in _ENDED):
+            raise NodeError(f"{name} was not {state}: {answer.evidence or 'its task has ended'}")
