@@ -5,7 +5,8 @@ is judged, so `ClientRecordRead` has their numbers of rows. If the numbers diffe
 has rows that no client recorded. The rows of a log in the table `stored` are compared with the count of the log's
 reader.
 
-It is also a problem if several processes ran one client, because then nothing can be claimed about its messages.
+It is also a problem if several processes ran one client, unless a fault ended each earlier one, because then nothing
+can be claimed about its messages.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, LogsRead, ProducerEnd, read_record
 
+from brokerproof_judging.client_lives import list_epochs_ended_by_faults
 from brokerproof_judging.evidence import LogKey, name_log
 from brokerproof_judging.messages.publish_record import PartSummary
 
@@ -116,7 +118,7 @@ def _compare_table(
         is_counted |= read is not None
         held = {each.epoch: each for each in (read.epochs if read else ())}
         rows = stored.get(client.who, {})
-        yield from _name_repeats(client, {*held, *rows, *([end.epoch or 0] if end else [])})
+        yield from _name_repeats(run, client, {*held, *rows, *([end.epoch or 0] if end else [])})
         yield from _compare_client(table, client.label, end, held, rows)
     # A run that was recorded without counts may hold rows of any client.
     for who in sorted(stored.keys() - {client.who for client in clients}) if is_counted else ():
@@ -124,10 +126,10 @@ def _compare_table(
         yield f"The table {table} holds rows of {who}, which is no client of the scenario: {count:,}."
 
 
-def _name_repeats(client: _Client, epochs: Collection[int]) -> Iterator[str]:
+def _name_repeats(run: Run, client: _Client, epochs: Collection[int]) -> Iterator[str]:
     # Epochs begin at 0. The highest one is used, because an earlier process may have left no readable record.
     processes = max(epochs, default=0) + 1
-    if processes > 1:
+    if not set(range(processes - 1)) <= list_epochs_ended_by_faults(run, client.client):
         why = _WHY_REPEATS_MATTER[client.kind]
         yield f"{processes} processes ran {client.label}, because its task was repeated. {why}"
 

@@ -1,4 +1,7 @@
-"""Reads the standstills of clients: times in which a client did nothing and may have caused measured delays itself."""
+"""Reads the standstills of clients: times in which a client did nothing and may have caused measured delays itself.
+
+A client that a fault ended does nothing until it is back.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ConsumerEnd, ProducerEnd, read_record
+
+from brokerproof_judging.client_lives import intersect, list_absences
 
 OF_STANDSTILLS = "; it is less without the times in which a client itself stood still"
 # Later than every time in a run.
@@ -33,14 +38,23 @@ class Standstills:
 
 
 def read_standstills(run: Run) -> Standstills:
-    """Read the standstills from the records that clients wrote when they ended. A client without a record has none."""
+    """Read the standstills from the records that clients wrote when they ended, and the times in which they were away.
+
+    A subscription is without consumers only while all of them are away, because another one takes over.
+    """
     acks: dict[str, list[tuple[int, int]]] = {}
     for producer in plan_producers(run):
+        if absences := list_absences(run, producer.client):
+            acks[producer.producer] = absences
         if produced := read_record(run, ProducerEnd, producer.number):
             acks.setdefault(produced.producer, []).extend(produced.standstills)
     of_producers = [times for each in acks.values() for times in each]
-    consumers: dict[str, list[tuple[int, int]]] = {each.name: [] for each in run.scenario.workload.subscriptions}
-    for consumer in plan_consumers(run):
+    planned = plan_consumers(run)
+    consumers: dict[str, list[tuple[int, int]]] = {
+        each.name: intersect(list_absences(run, task.client) for task in planned if task.subscription == each.name)
+        for each in run.scenario.workload.subscriptions
+    }
+    for consumer in planned:
         if consumed := read_record(run, ConsumerEnd, consumer.number):
             consumers[consumer.subscription].extend(consumed.standstills)
     deliveries = {name: [*of_producers, *times] for name, times in consumers.items()}

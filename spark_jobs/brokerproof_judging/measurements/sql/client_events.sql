@@ -6,7 +6,8 @@ CREATE MACRO name_partition(number) AS
     CASE WHEN number IS NULL THEN 'unknown partition' WHEN number >= 0 THEN 'partition ' || number END;
 
 -- Only an ack names a partition, so an attempt without an ack gets the partition of acks of the same key. A key belongs
--- to one producer, and a producer to one cluster.
+-- to one producer, and a producer to one cluster. A message that a dead client only reserved is in no measured time,
+-- because nothing says that it was sent.
 CREATE VIEW attempts AS
 WITH of_keys AS (SELECT key, any_value(partition) AS of_key FROM publishes WHERE is_partitioned() GROUP BY key)
 SELECT
@@ -22,7 +23,8 @@ SELECT
     concat_ws(
         '/', p.cluster, CASE WHEN is_partitioned() THEN name_partition(coalesce(p.partition, k.of_key)) END, p.producer
     ) AS place
-FROM publishes p LEFT JOIN of_keys k USING (key);
+FROM publishes p LEFT JOIN of_keys k USING (key)
+WHERE p.sent_at IS NOT NULL OR p.outcome != 'unknown';
 
 -- By place and fault: the attempts that were sent after the fault's effect or never sent (`waited`), and the first ack
 -- of a message that was sent after the effect. A message that was sent between injection and effect may be acked as if

@@ -1,5 +1,6 @@
 -- The time from a message's schedule to its first ack, or to the load's end, by the time in which it was scheduled, and
--- by home and over all homes. `proven` is the value without the effect of the producer's standstills.
+-- by home and over all homes. `proven` is the value without the effect of the producer's standstills. A message that a
+-- dead client only reserved is left out.
 CREATE OR REPLACE VIEW measured AS
 WITH timed AS (
     SELECT
@@ -9,7 +10,7 @@ WITH timed AS (
         epoch_us(scheduled_at) AS start,
         CASE WHEN outcome = 'acked' THEN epoch_us(settled_at) ELSE load_end() END AS until
     FROM messages
-    WHERE subscription IS NULL AND cluster = home
+    WHERE subscription IS NULL AND cluster = home AND (sent_at IS NOT NULL OR outcome != 'unknown')
 ),
 counted AS (
     SELECT
