@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from brokerproof import clock
 from brokerproof.clients.client_process import ClientProcess
-from brokerproof.clients.gauge import Gauge
 from brokerproof.clients.record import RecordReader, Segment, list_epochs
 from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.workload import ClientRole
@@ -33,8 +32,8 @@ _LOOK_EVERY_S, _LOOK_FOR_ORDERS_EVERY_S = 0.25, 0.05
 _EARLY_END_S = 3.0
 # A client that is told to stop has this many seconds, as a node has. Then it is killed.
 _STOP_S = 30.0
-# The longest wait for the moment that a fault names, and the time for which the client goes on between two looks.
-_MOMENT_S, _GO_ON_S = 20.0, 0.002
+# The longest wait for the moment that a fault names, and the time between two looks.
+_MOMENT_S, _LOOK_FOR_MOMENT_EVERY_S = 20.0, 0.005
 # A process that a fault started begins this many seconds after it was connected.
 _BEGIN_S = 0.1
 
@@ -48,9 +47,7 @@ class ClientLife:
         """`module` is the client's Python module. If `is_overdue` returns true, the client is killed and stays dead."""
         self._run, self._client, self._number = run, client, number
         self._module, self._is_overdue = module, is_overdue
-        orders = [fault for fault in run.scenario.faults if fault.targets.client is role]
-        self._takes_orders = bool(orders)
-        self._gauge = Gauge() if any(fault.targets.moment for fault in orders) else None
+        self._takes_orders = any(fault.targets.client is role for fault in run.scenario.faults)
         # If Spark repeats the task, earlier processes have left records too. They may still write.
         self.earlier = [RecordReader(run, client, epoch=each) for each in list_epochs(run, client)]
         self.readers = list(self.earlier)
@@ -83,9 +80,7 @@ class ClientLife:
             epoch = self.epoch + 1 if self.readers else 0
             self.readers.append(reader := RecordReader(self._run, self._client, epoch=epoch))
             self._epochs.append(ClientEpoch(epoch=epoch, started_at=clock.now_us()))
-            with ClientProcess(
-                self._module, self._run, self._client, self._number, epoch, gauge=self._gauge
-            ) as process:
+            with ClientProcess(self._module, self._run, self._client, self._number, epoch) as process:
                 if agree is not None and len(self._epochs) == 1:
                     process.await_ready()
                     self._change_epoch(ready_at=clock.now_us())
@@ -131,7 +126,7 @@ class ClientLife:
             if not self._await_moment(process, order.moment):
                 self._answer(f"it never met the moment `{order.moment}` in {_MOMENT_S:g} s", order)
                 return
-            held = f", holding {process.measure().describe()}"
+            held = f", holding {process.read_holding()}"
         match order.state:
             case ClientState.KILLED:
                 self._change_epoch(fault=order.fault)
@@ -154,16 +149,14 @@ class ClientLife:
                 self._answer(f"process {process.pid} goes on", order)
 
     def _await_moment(self, process: ClientProcess, moment: ClientMoment) -> bool:
-        """Freeze the client again and again until it is at the moment. Returns whether it was; then it is frozen."""
+        """Let the client freeze itself at the moment. Returns whether it did in time."""
         deadline = time.monotonic() + _MOMENT_S
-        while process.is_running() and not self._must_end():
-            process.freeze()
-            if process.measure().fits(moment):
-                return process.is_running()
-            process.thaw()
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_GO_ON_S)
+        process.await_moment(moment)
+        while process.is_running() and not self._must_end() and time.monotonic() < deadline:
+            if process.is_frozen():
+                return True
+            time.sleep(_LOOK_FOR_MOMENT_EVERY_S)
+        process.give_up_moment()
         return False
 
     def _note_end(self, process: ClientProcess) -> None:

@@ -1,8 +1,8 @@
 """A producer or consumer under test as a process: how a Spark task starts it, follows its record, and ends it.
 
-The task writes two lines to the client's standard input: the time at which the client begins, and `stop` if a fault
-stops the client. If the input ends, the task is gone. The client then gives up pending attempts, records its end, and
-exits. So no client outlives a killed task or driver.
+The task writes lines to the client's standard input: the time at which the client begins, `stop` if a fault stops the
+client, and the moment at which the client has to freeze itself for a fault. If the input ends, the task is gone. The
+client then gives up pending attempts, records its end, and exits. So no client outlives a killed task or driver.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from types import TracebackType
 from typing import IO, NoReturn, Protocol, Self, TypeVar
 
 from brokerproof import clock
-from brokerproof.clients.gauge import Gauge, Holding
 from brokerproof.errors import RunError
+from brokerproof.experiment.fault import ClientMoment
+from brokerproof.experiment.workload import ClientRole
 from brokerproof.machine.processes import MARK, SERVICE_MARK, Mark, is_stopped
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClustersConfigured, EarlyEnd, read_record
@@ -30,8 +31,8 @@ from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 
 _LOOK_EVERY_S = 0.25
 _CLOSE_S, _FREEZE_S = 5.0, 5.0
-# The line that stops a client.
-_STOP = "stop"
+# The lines that stop a client, and that take back the moment for which it freezes itself.
+_STOP, _NO_MOMENT = "stop", "no moment"
 # Python looks for unreachable cycles after this many new objects.
 _COLLECT_AFTER = 500_000
 
@@ -48,36 +49,31 @@ TaskT = TypeVar("TaskT", bound=ClientTask)
 
 
 class ClientProcess:
-    def __init__(
-        self, module: str, run: Run, client: str, number: int, epoch: int, *, gauge: Gauge | None = None
-    ) -> None:
+    def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
         """Start the Python module `module` as a process. It writes a byte to a pipe when it is connected.
 
-        Its arguments are the run's directory, the client's number, the epoch, the descriptors of the pipe and of the
-        gauge, and -1 without a gauge. The epoch is the number of this process among all processes of the client, from
-        0.
+        Its arguments are the run's directory, the client's number, the epoch and the pipe's descriptor. The epoch is
+        the number of this process among all processes of the client, from 0.
         """
         reading, writing = os.pipe()
-        descriptor = -1 if gauge is None else gauge.descriptor
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
         mark = Mark(Path(run.directory).absolute(), f"client {client}")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, run.directory, str(number), str(epoch), str(writing), str(descriptor)],
+                [sys.executable, "-m", module, run.directory, str(number), str(epoch), str(writing)],
                 env={**environment, MARK: str(mark)},
                 stdin=subprocess.PIPE,
                 # Without a buffer, nothing is left to write when an ended client's input is closed.
                 bufsize=0,
                 # In a Spark worker, standard output belongs to Spark.
                 stdout=sys.stderr.fileno(),
-                pass_fds=[writing] if gauge is None else [writing, descriptor],
+                pass_fds=[writing],
                 # A signal to the task's process group must end only the task. The client sees the input's end.
                 process_group=0,
             )
         finally:
             os.close(writing)
         self._ready = reading
-        self._gauge = gauge
 
     @property
     def pid(self) -> int:
@@ -104,6 +100,8 @@ class ClientProcess:
         A client writes a byte to the pipe when it is connected, and the pipe closes when it ends.
         """
         ready, _, _ = select.select([self._ready], [], [], timeout_s)
+        if ready:
+            os.read(self._ready, 1)
         return bool(ready)
 
     def begin(self, at: float) -> None:
@@ -129,16 +127,25 @@ class ClientProcess:
         is_frozen = lambda: self.is_frozen() or not self.is_running()  # noqa: E731
         clock.wait_until(is_frozen, timeout_s=_FREEZE_S, what="every thread of the client to stop", every_s=0.001)
 
+    def await_moment(self, moment: ClientMoment) -> None:
+        """Tell the client to freeze itself the next time that it is at a moment, which `is_frozen` shows."""
+        self._tell(moment)
+
+    def give_up_moment(self) -> None:
+        """Tell the client to freeze itself no more."""
+        self._tell(_NO_MOMENT)
+        self.thaw()
+
+    def read_holding(self) -> str:
+        """Return what the client held when it froze itself, as it said, such as "17 unacknowledged messages"."""
+        return os.read(self._ready, 1000).decode(errors="replace")
+
     def is_frozen(self) -> bool:
         return self.is_running() and is_stopped(self.pid)
 
     def thaw(self) -> None:
         """Let a frozen client go on."""
         self._process.send_signal(signal.SIGCONT)
-
-    def measure(self) -> Holding:
-        """Return what the client holds. The answer is exact only while the client is frozen."""
-        return Holding(0, 0) if self._gauge is None else self._gauge.read()
 
     def is_running(self) -> bool:
         return self._process.poll() is None
@@ -171,8 +178,8 @@ def run_client(plan: Callable[[Run], Sequence[TaskT]], work: Callable[[Run, Task
     `plan` returns the tasks of all clients of the same job. `work` gets the run, the client's task, its epoch and its
     parent. It is left out if the clusters are never configured.
     """
-    directory, number, epoch, ready, gauge = sys.argv[1:]
-    parent = Parent(int(ready), gauge=None if gauge == "-1" else Gauge(int(gauge)))
+    directory, number, epoch, ready = sys.argv[1:]
+    parent = Parent(int(ready))
     parent.watch()
     run = Run(directory)
     follow_time_axis(run)
@@ -184,6 +191,11 @@ def run_client(plan: Callable[[Run], Sequence[TaskT]], work: Callable[[Run, Task
     sys.stderr.flush()
     # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
     os._exit(0)
+
+
+def awaits_moments(run: Run, role: ClientRole) -> bool:
+    """Return whether a fault may wait until a client of this role is at a moment."""
+    return any(fault.targets.client is role and fault.targets.moment for fault in run.scenario.faults)
 
 
 def _await_clusters(run: Run, gone: threading.Event) -> bool:
@@ -200,12 +212,11 @@ def _await_clusters(run: Run, gone: threading.Event) -> bool:
 class Parent:
     """The Spark task that started this client, as the client sees it."""
 
-    def __init__(self, ready: int, source: IO[str] = sys.stdin, *, gauge: Gauge | None = None) -> None:
-        """`ready` is the descriptor of the pipe on which the client reports that it is connected.
-
-        `gauge` is where the client notes what it holds; None if nobody asks.
-        """
-        self._ready, self._source, self.gauge = ready, source, gauge
+    def __init__(self, ready: int, source: IO[str] = sys.stdin) -> None:
+        """`ready` is the descriptor of the pipe on which the client reports that it is connected."""
+        self._ready, self._source = ready, source
+        # The moment at which the client has to freeze itself.
+        self.awaited: ClientMoment | None = None
         # The task is gone, so the client ends at once.
         self.gone = threading.Event()
         # A fault stops the client, which ends in order.
@@ -221,7 +232,16 @@ class Parent:
     def say_ready(self) -> None:
         """Tell the Spark task that the client is connected."""
         os.write(self._ready, b"r")
-        os.close(self._ready)
+
+    def reach(self, moment: ClientMoment, holding: str) -> None:
+        """Freeze this process, if the task awaits the moment, until the task lets it go on or kills it.
+
+        `holding` says what the client holds. So a fault meets the client at exactly this moment, and not by luck.
+        """
+        if self.awaited is moment:
+            self.awaited = None
+            os.write(self._ready, holding.encode())
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def await_begin(self) -> float:
         """Wait for the Unix time at which the client begins, and return it. Raises RunError if the task ends first."""
@@ -231,9 +251,13 @@ class Parent:
         return self._begin_at
 
     def _read(self) -> None:
-        for line in self._source:
-            if line.strip() == _STOP:
+        for line in map(str.strip, self._source):
+            if line == _STOP:
                 self.stopping.set()
+            elif line == _NO_MOMENT:
+                self.awaited = None
+            elif line in set(ClientMoment):
+                self.awaited = ClientMoment(line)
             else:
                 self._begin_at = float(line)
                 self._told.set()

@@ -1,6 +1,6 @@
 """A consumer under test: it receives, acknowledges, and records every delivery.
 
-Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD GAUGE_FD, started by the Spark job `consume`.
+Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `consume`.
 EPOCH is the number of this process among all processes of the client, from 0.
 
 The consumer ends when the job stops all consumers, the timeline of faults fails, or its Spark task is gone.
@@ -20,9 +20,9 @@ from brokerproof import clock
 from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
-from brokerproof.clients.gauge import Gauge
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment
 from brokerproof.errors import AdminError
+from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.workload import ClientRole, Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
@@ -105,7 +105,8 @@ class MovingConsumer:
         )
         # If it is set, deliveries are acknowledged only after this function has recorded them.
         self.keep: Callable[[], None] | None = None
-        self.gauge: Gauge | None = None
+        # It is called at each moment for which a fault may wait, with what the consumer holds.
+        self.reach: Callable[[ClientMoment, str], None] = lambda moment, holding: None
         self.say_ready: Callable[[], None] = lambda: None
         self.leaving = threading.Event()
         # A consumer that a fault stops leaves the messages that are left to the others.
@@ -206,19 +207,15 @@ class MovingConsumer:
             if message is not None:
                 self.deliveries.add(message)
                 messages.append(message)
-                self._note(len(messages), 0)
         if not messages:
             return False
         keep()
-        for done, message in enumerate(messages, 1):
+        count = len(messages)
+        for done, message in enumerate(messages):
+            moment = ClientMoment.IN_BATCH if done else ClientMoment.HOLDS_UNACKNOWLEDGED
+            self.reach(moment, f"{count - done:,} of {count:,} messages that it has not acknowledged")
             consumer.acknowledge(message)
-            self._note(len(messages) - done, len(messages) - done)
         return True
-
-    def _note(self, unacknowledged: int, in_batch: int) -> None:
-        if self.gauge is not None:
-            self.gauge.note_unacknowledged(unacknowledged)
-            self.gauge.note_in_batch(in_batch)
 
 
 def consume(
@@ -228,14 +225,14 @@ def consume(
     epoch: int = 0,
     gone: threading.Event | None = None,
     stopped: threading.Event | None = None,
-    gauge: Gauge | None = None,
+    reach: Callable[[ClientMoment, str], None] = lambda moment, holding: None,
     say_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Receive messages until the job stops the consumers, the timeline of faults fails, or the Spark task is gone.
 
     Record every delivery, and at last the consumer's end with its problem, if any. `gone` is set when the task ends,
-    and `stopped` when a fault stops the consumer. `say_ready` is called when it has subscribed. It notes in `gauge`, if
-    there is one, what it holds.
+    and `stopped` when a fault stops the consumer. `say_ready` is called when it has subscribed, and `reach` at each
+    moment for which a fault may wait, with what the consumer holds.
     """
     consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
@@ -256,7 +253,7 @@ def consume(
         except Exception as error:
             consumer.error = consumer.error or error
 
-    consumer.gauge, consumer.say_ready = gauge, say_ready
+    consumer.reach, consumer.say_ready = reach, say_ready
     if any(fault.targets.client is ClientRole.CONSUMER for fault in run.scenario.faults):
         consumer.keep = write
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
@@ -332,7 +329,7 @@ def main() -> None:
             epoch=epoch,
             gone=parent.gone,
             stopped=parent.stopping,
-            gauge=parent.gauge,
+            reach=parent.reach,
             say_ready=parent.say_ready,
         ),
     )

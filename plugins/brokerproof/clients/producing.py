@@ -1,6 +1,6 @@
 """A producer under test: it sends on schedule and records every attempt.
 
-Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD GAUGE_FD, started by the Spark job `load`.
+Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `load`.
 EPOCH is the number of this process among all processes of the client, from 0.
 
 The schedule is open-loop: message i is due at start + i / rate, in any state of the cluster, until the run's phases
@@ -24,9 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from brokerproof import clock
-from brokerproof.clients.client_process import run_client
+from brokerproof.clients.client_process import awaits_moments, run_client
 from brokerproof.clients.closing import close_in_time
-from brokerproof.clients.gauge import Gauge
 from brokerproof.clients.missed_rates import IN_TIME_S, Activity, ProcessorWait, RateWatch, SenderTimes, sample_load
 from brokerproof.clients.record import (
     KEEP_EVERY_S,
@@ -39,6 +38,7 @@ from brokerproof.clients.record import (
 )
 from brokerproof.clients.schedule import Schedule, list_changes
 from brokerproof.errors import RunError, shorten
+from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.workload import MAX_RATE, MOST_RATE, ClientRole
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
@@ -141,9 +141,7 @@ class Attempts:
     thread takes Python's lock for each message, so it only notes the result. `_make_rows` makes rows column by column.
     """
 
-    def __init__(self, gauge: Gauge | None = None) -> None:
-        """The number of attempts without a result is noted in `gauge`, if there is one."""
-        self._gauge = gauge
+    def __init__(self) -> None:
         # Of the attempts that were taken.
         self.counts = dict.fromkeys(AttemptOutcome, 0)
         # {seq: (payload hash, time of sending)}
@@ -159,8 +157,6 @@ class Attempts:
     def begin(self, seq: int, payload_hash: int, sent_at: int) -> None:
         """Note an attempt that is about to be sent."""
         self._pending[seq] = payload_hash, sent_at
-        if self._gauge is not None:
-            self._gauge.note_unacknowledged(len(self._pending))
 
     def settle(self, seq: int, result: Settled) -> None:
         """Note the result of an attempt. A result that comes after `give_up` is ignored."""
@@ -169,8 +165,6 @@ class Attempts:
             begun = self._pending.pop(seq, None)
             if begun is not None:
                 self._settled.append(Attempt(seq, *begun, at, result))
-        if self._gauge is not None:
-            self._gauge.note_unacknowledged(len(self._pending))
 
     def give_up(self) -> None:
         """Give every attempt without a result the outcome `unknown`."""
@@ -206,16 +200,16 @@ class ScheduledProducer:
         epoch: int = 0,
         gone: threading.Event | None = None,
         stopping: threading.Event | None = None,
-        gauge: Gauge | None = None,
+        reach: Callable[[ClientMoment, str], None] | None = None,
     ) -> None:
         """The event `gone` is set when the Spark task that started the producer has ended.
 
-        When a fault sets `stopping`, the producer sends nothing more, waits for the answers, and ends. It notes in
-        `gauge`, if there is one, what it holds.
+        When a fault sets `stopping`, the producer sends nothing more, waits for the answers, and ends. `reach` is
+        called at each moment for which a fault may wait, with what the producer holds; None if no fault waits.
         """
         self.run, self.task, self.workload = run, task, run.scenario.workload
-        self.attempts = Attempts(gauge)
-        self._gauge = gauge
+        self.attempts = Attempts()
+        self._reach = reach
         # A message is one attempt, so a producer goes on behind all messages that its earlier processes may have sent.
         self._first = find_next_seq(run, task.client, epoch)
         # The next message.
@@ -354,13 +348,11 @@ class ScheduledProducer:
             begin(seq, hash_payload(content), sent_us)
             self.scheduled = seq + 1
             send(seq, keys[seq % len(keys)], content, partial(settle, seq))
-            if self._gauge is not None:
-                self._gauge.note_in_batch(first + count - seq - 1)
+            if self._reach is not None:
+                self._reach_moments(first + count - seq - 1)
             sent_us = clock.now_us()
             if sent_us >= gives_up_us:
                 break
-        if self._gauge is not None:
-            self._gauge.note_in_batch(0)
         self._seen_us = sent_us
         self._times.enter(Activity.PREPARING, sent_us)
         if late_s - held_up_s > self._standstill_s:
@@ -368,6 +360,15 @@ class ScheduledProducer:
             self._keep_standstill(due_at, sent_us / 1e6)
         # A delay inside the system's client is a delay by the system.
         return held_up_s + (sent_us - begun_us) / 1e6
+
+    def _reach_moments(self, rest: int) -> None:
+        """Call `reach` for the moments at which the producer is, with `rest` messages of its batch to send."""
+        assert self._reach is not None
+        holding = f"{self.attempts.pending:,} unacknowledged messages, with {rest:,} of a batch to send"
+        if self.attempts.pending:
+            self._reach(ClientMoment.HOLDS_UNACKNOWLEDGED, holding)
+        if rest:
+            self._reach(ClientMoment.IN_BATCH, holding)
 
     def _count_due(self, now: float) -> int:
         """Return how many messages were due until a Unix time, and until the schedule's end if it is known."""
@@ -664,7 +665,12 @@ def main() -> None:
     run_client(
         plan_producers,
         lambda run, task, epoch, parent: ScheduledProducer(
-            run, task, epoch=epoch, gone=parent.gone, stopping=parent.stopping, gauge=parent.gauge
+            run,
+            task,
+            epoch=epoch,
+            gone=parent.gone,
+            stopping=parent.stopping,
+            reach=parent.reach if awaits_moments(run, ClientRole.PRODUCER) else None,
         ).publish(parent.say_ready, parent.await_begin),
     )
 
