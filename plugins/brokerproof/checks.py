@@ -325,6 +325,10 @@ def _list_fault_mistakes(
         yield InputError(
             f"no node of `{scenario.topology}` has {words}", field="targets", remedy="leave one of them out"
         )
+    if fault.when:
+        condition, name = fault.when.earlier_fault
+        if any(one.name == name and one.targets.client for one in scenario.faults):
+            yield InputError(f"`{name}` is done to clients", field=f"when.{condition}", remedy="name a fault of nodes")
     if fault.when and fault.when.healthy:
         earlier = next(one for one in scenario.faults if one.name == fault.when.healthy)
         is_known = earlier.kind in FAULT_KINDS

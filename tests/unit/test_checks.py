@@ -13,6 +13,7 @@ from brokerproof.checks import check_topology, load_scenario, load_topology
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.topology import Topology
+from brokerproof.faults.targets import list_clients
 from brokerproof.runtimes.registry import RUNTIMES
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar.system import Pulsar
@@ -255,3 +256,79 @@ def test_a_fault_that_no_node_fits_is_refused(tmp_path: Path, targets: dict[str,
     # Without one of them there are such nodes.
     name = next(name for name in targets if name != "count")
     load(tmp_path, {"overrides": {}, "faults.0.targets": {name: targets[name]}})
+
+
+OF_CLIENTS = {
+    "workload.subscriptions": [
+        {"name": "audit", "consumers": 2},
+        {"name": "twin", "cluster": "cluster-eu"},
+        {"name": "twin", "cluster": "cluster-us"},
+    ],
+    "workload.produce_on": ["cluster-eu", "cluster-us"],
+    "workload.producers": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("targets", "labels"),
+    [
+        ({"client": "producer"}, ["cluster-eu-p0", "cluster-us-p0"]),
+        ({"client": "producer", "cluster": "cluster-us"}, ["cluster-us-p0"]),
+        ({"client": "producer", "count": 1}, ["cluster-eu-p0"]),
+        ({"client": "consumer"}, ["audit-c0", "audit-c1", "twin-c0@cluster-eu", "twin-c0@cluster-us"]),
+        ({"client": "consumer", "subscription": "audit", "now": "in_batch"}, ["audit-c0", "audit-c1"]),
+        ({"client": "consumer", "names": ["audit-c1"]}, ["audit-c1"]),
+        # A name selects the consumers of both clusters, a label one of them.
+        ({"client": "consumer", "names": ["twin-c0"]}, ["twin-c0@cluster-eu", "twin-c0@cluster-us"]),
+        ({"client": "consumer", "names": ["twin-c0@cluster-us"]}, ["twin-c0@cluster-us"]),
+    ],
+)
+def test_a_fault_selects_clients(tmp_path: Path, targets: dict[str, Any], labels: list[str]) -> None:
+    scenario, topology = load(
+        tmp_path, {"overrides": {}, **OF_CLIENTS, "faults.0": {"name": "f", "kind": "kill", "targets": targets}}
+    )
+    assert list(list_clients(scenario.faults[0].targets, scenario.workload, topology)) == labels
+
+
+@pytest.mark.parametrize(
+    ("fault", "field", "problem"),
+    [
+        ({"targets": {"names": ["p0"]}}, "targets.names", "is about clients"),
+        ({"targets": {"subscription": "audit"}}, "targets.subscription", "is about clients"),
+        ({"targets": {"now": "in_batch"}}, "targets.now", "is about clients"),
+        ({"targets": {"client": "producer", "region": "eu"}}, "targets.region", "is about nodes"),
+        ({"targets": {"client": "producer", "nodes": ["broker-eu-1"]}}, "targets.nodes", "is about nodes"),
+        ({"targets": {"client": "producer", "now": "topic_owner"}}, "targets.now", "is about nodes"),
+        ({"targets": {"client": "producer", "subscription": "audit"}}, "targets.subscription", "a producer has no"),
+        ({"targets": {"client": "producer", "names": ["cluster-eu-p9"]}}, "targets.names", "no producer is called"),
+        (
+            {"targets": {"client": "consumer", "subscription": "au"}},
+            "targets.subscription",
+            "no subscription is called",
+        ),
+        (
+            {"targets": {"client": "producer", "cluster": "cluster-eu", "names": ["cluster-us-p0"]}},
+            "targets",
+            "no producer",
+        ),
+        ({"targets": {"client": "producer"}, "kind": "destroy"}, "kind", "`destroy` is not done to clients"),
+        ({"targets": {"client": "producer"}, "when": HEALTHY}, "when", "is about nodes"),
+    ],
+)
+def test_a_fault_that_clients_cannot_have_is_refused(
+    tmp_path: Path, fault: dict[str, Any], field: str, problem: str
+) -> None:
+    earlier = {"name": "gone", "kind": "stop", "targets": {"nodes": ["broker-eu-1"]}, "heal_after_s": 1}
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, {"overrides": {}, **OF_CLIENTS, "faults": [earlier, {"name": "f", "kind": "kill", **fault}]})
+    assert caught.value.field == f"faults.1.{field}"
+    assert caught.value.problem.startswith(problem)
+    assert caught.value.remedy
+
+
+def test_no_fault_waits_for_the_health_of_clients(tmp_path: Path) -> None:
+    earlier = {"name": "gone", "kind": "stop", "targets": {"client": "producer"}, "heal_after_s": 1}
+    later = {"name": "next", "kind": "stop", "targets": {"nodes": ["broker-eu-2"]}, "when": HEALTHY}
+    with pytest.raises(InputError, match="`gone` is done to clients") as caught:
+        load(tmp_path, {"overrides": {}, "faults": [earlier, later]})
+    assert caught.value.field == "faults.1.when.healthy"
