@@ -14,7 +14,17 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, SuiteJudgement
-from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, LogsRead, ProducerEnd, write_record
+from brokerproof.run.records import (
+    ClientEpoch,
+    ClientEpochs,
+    ClientRecordRead,
+    ClientState,
+    ConsumerEnd,
+    EpochRead,
+    LogsRead,
+    ProducerEnd,
+    write_record,
+)
 from brokerproof.run.seals import WRITERS, seal_tables
 from brokerproof_judging.client_counts import find_count_problems
 from brokerproof_judging.run_judging import EvaluateSuites, judge_run
@@ -44,6 +54,7 @@ class Counted:
         self.history.publishes[-1]["outcome"] = "unknown"
         self.ends: dict[str, dict[str, Any]] = {}
         self.epochs: dict[str, list[dict[str, Any]]] = {}
+        self.lives: list[ClientEpochs] = []
         for number, producer in enumerate(PRODUCERS):
             rows = Counter(row["outcome"] for row in self.history.publishes if row["producer"] == producer)
             counts = {name: rows[name] for name in ("acked", "failed", "unknown", "not_sent")}
@@ -99,6 +110,8 @@ class Counted:
         for consumer in plan_consumers(run):
             if end := self.ends.get(consumer.consumer):
                 write_record(run, ConsumerEnd(task=consumer.number, consumer=consumer.consumer, **{**last, **end}))
+        for lives in self.lives:
+            write_record(run, lives)
         for client, epochs in self.epochs.items():
             read = tuple(EpochRead(**epoch) for epoch in epochs)
             write_record(run, ClientRecordRead(client=client, epochs=read, at=1))
@@ -248,6 +261,27 @@ def test_only_the_last_process_of_a_task_that_was_repeated_is_compared_with_its_
 ) -> None:
     repeat_tasks(counted)
     assert counted.find_problems(tmp_path) == REPEATED
+
+
+@pytest.mark.parametrize(
+    ("ended", "problems"),
+    [
+        ({"load-0": {0: "f"}, "consume-0": {0: "g"}}, ()),
+        ({"load-0": {0: "f"}}, REPEATED[1:]),
+        # The record says that the process ended by itself, or it knows only the second process.
+        ({"load-0": {0: None}, "consume-0": {0: "g"}}, REPEATED[:1]),
+        ({"load-0": {1: "f"}, "consume-0": {0: "g"}}, REPEATED[:1]),
+    ],
+)
+def test_a_client_that_faults_ended_and_started_again_is_no_repeated_task(
+    tmp_path: Path, counted: Counted, ended: dict[str, dict[int, str | None]], problems: tuple[str, ...]
+) -> None:
+    repeat_tasks(counted)
+    for client, faults in ended.items():
+        epochs = tuple(ClientEpoch(epoch=number, started_at=0, fault=fault) for number, fault in faults.items())
+        rest: dict[str, Any] = {"followed": 0, "state": ClientState.RUNNING, "evidence": "", "over": True, "at": 1}
+        counted.lives.append(ClientEpochs(client=client, epochs=epochs, **rest))
+    assert counted.find_problems(tmp_path) == problems
 
 
 def test_a_repeated_task_is_known_from_the_rows_of_its_second_process(tmp_path: Path, counted: Counted) -> None:

@@ -148,6 +148,15 @@ def test_messages_that_are_nearly_late_interrupt_nobody(judge):
     assert "resolution: 1 ms" in measured("rto_s")["evidence"]
 
 
+@pytest.mark.parametrize(("sent_at", "rto"), [(50, None), (None, 0.0)])
+def test_a_message_that_a_dead_client_only_reserved_interrupts_nobody(judge, sent_at, rto):
+    history = Clients().load().fault("first", injected=49, effective=49)
+    sent = None if sent_at is None else START + sent_at * SECOND
+    at = 50 * SECOND
+    history.publish(producer="p0", seq=9999, at=at, outcome="unknown", offset=None, sent_at=sent, settled_at=None)
+    assert judge(history)("rto_s")["value"] == rto
+
+
 def stand_still(history, start, end, *, client="p0"):
     """Leave the end of a client that itself did nothing from one moment to another."""
     rest = {
