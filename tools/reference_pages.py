@@ -22,6 +22,8 @@ from brokerproof.run.judgement import Judgement, JudgingFailure, Totals
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import FirstOutcome, Outcome
 from brokerproof.run.records import (
+    ClientEpochs,
+    ClientOrder,
     ClientRecordRead,
     ClusterHandover,
     ClusterKept,
@@ -79,6 +81,8 @@ RECORDS: Sequence[type[Record]] = (
     PhaseTimes,
     FaultTargets,
     FaultEffective,
+    ClientOrder,
+    ClientEpochs,
     EarlyEnd,
     FaultsUndone,
     MissedRates,

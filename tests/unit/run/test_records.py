@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 from brokerproof.errors import MachineError, RunError
+from brokerproof.experiment.fault import ClientMoment
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
+    ClientEpoch,
+    ClientEpochs,
+    ClientOrder,
     ClientRecordRead,
+    ClientState,
     ClusterHandover,
     ClusterKept,
     ClusterReuse,
@@ -71,6 +76,19 @@ EVERY_KIND: list[Record] = [
     NotificationAttempt(rule=0, notifier="a.Notifier", sent=False, problem="ConnectionError", at=1),
     ClusterReuse(reused=False, why="broker-1 is frozen", at=1),
     ClustersConfigured(at=1, restarted=("broker-1",)),
+    ClientOrder(client="load-0", number=1, state=ClientState.KILLED, fault="f", moment=ClientMoment.IN_BATCH, at=1),
+    ClientEpochs(
+        client="load-0",
+        epochs=(
+            ClientEpoch(epoch=0, started_at=1, ready_at=2, ended_at=3, fault="f"),
+            ClientEpoch(epoch=1, started_at=4),
+        ),
+        followed=1,
+        state=ClientState.KILLED,
+        evidence="process 7 was ended by SIGKILL",
+        over=False,
+        at=5,
+    ),
     RunReleased(at=1),
     MissedRates(
         process="p-0",
