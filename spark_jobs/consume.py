@@ -59,7 +59,6 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
     life = ClientLife(
         run,
         ClientRole.CONSUMER,
-        task.client,
         task.number,
         module="brokerproof.clients.consuming",
         is_overdue=lambda: _is_overdue(run),
@@ -74,7 +73,8 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 
 
 def _make_end(task: ConsumerTask, life: ClientLife) -> ConsumerEnd:
-    """Return the record of the end of a consumer whose last process left none. A fault that ended it is no problem.
+    """Return the record of the end of a consumer whose last process left none. A fault that ended it, or that never
+    started it, is no problem.
 
     `delivered` is None, because only the rows in the table `deliveries` show what was delivered.
     """
@@ -83,7 +83,7 @@ def _make_end(task: ConsumerTask, life: ClientLife) -> ConsumerEnd:
         consumer=task.consumer,
         delivered=None,
         fault=life.ended_by,
-        problem=None if life.ended_by else f"{task.consumer}: its process {life.end}",
+        problem=None if life.is_excused else f"{task.consumer}: its process {life.end}",
         at=clock.now_us(),
     )
 

@@ -43,7 +43,6 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
     life = ClientLife(
         run,
         ClientRole.PRODUCER,
-        task.client,
         task.number,
         module="brokerproof.clients.producing",
         is_overdue=lambda: _is_overdue(run),
@@ -71,7 +70,8 @@ def _is_overdue(run: Run) -> bool:
 
 
 def _make_end(task: ProducerTask, life: ClientLife) -> ProducerEnd:
-    """Return the record of the end of a producer whose last process left none. A fault that ended it is no problem.
+    """Return the record of the end of a producer whose last process left none. A fault that ended it, or that never
+    started it, is no problem.
 
     The counts are None, because only the rows in the table `publishes` show what was published.
     """
@@ -83,7 +83,7 @@ def _make_end(task: ProducerTask, life: ClientLife) -> ProducerEnd:
         failed=None,
         unknown=None,
         fault=life.ended_by,
-        problem=None if life.ended_by else f"{task.producer}: its process {life.end}",
+        problem=None if life.is_excused else f"{task.producer}: its process {life.end}",
         at=clock.now_us(),
     )
 

@@ -41,18 +41,21 @@ _BEGIN_S = 0.1
 class ClientLife:
     """Runs one client: a process, and after it as many further ones as faults start."""
 
-    def __init__(
-        self, run: Run, role: ClientRole, client: str, number: int, *, module: str, is_overdue: Callable[[], bool]
-    ) -> None:
-        """`module` is the client's Python module. If `is_overdue` returns true, the client is killed and stays dead."""
-        self._run, self._client, self._number = run, client, number
+    def __init__(self, run: Run, role: ClientRole, number: int, *, module: str, is_overdue: Callable[[], bool]) -> None:
+        """`number` is the client's among those of its role, and `module` its Python module.
+
+        If `is_overdue` returns true, the client is killed and stays dead.
+        """
+        client = run.scenario.workload.list_clients(run.topology, role)[number]
+        self._run, self._client, self._number = run, client.client, number
         self._module, self._is_overdue = module, is_overdue
         self._takes_orders = any(fault.targets.client is role for fault in run.scenario.faults)
         # If Spark repeats the task, earlier processes have left records too. They may still write.
-        self.earlier = [RecordReader(run, client, epoch=each) for each in list_epochs(run, client)]
+        self.earlier = [RecordReader(run, self._client, epoch=each) for each in list_epochs(run, self._client)]
         self.readers = list(self.earlier)
         self._epochs: list[ClientEpoch] = []
-        self._state = ClientState.RUNNING
+        self._stands_by = client.standby
+        self._state = ClientState.STOPPED if client.standby else ClientState.RUNNING
         # Orders to an earlier task were for its client.
         self._followed = order.number if (order := self._read_order()) else 0
         self._open: ClientOrder | None = None
@@ -62,13 +65,18 @@ class ClientLife:
 
     @property
     def epoch(self) -> int:
-        """The number of the last process."""
-        return self.readers[-1].epoch
+        """The number of the last process; -1 if there was none."""
+        return self.readers[-1].epoch if self.readers else -1
 
     @property
     def ended_by(self) -> str | None:
         """The fault that ended the last process; None if no fault did."""
         return self._epochs[-1].fault if self._epochs else None
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether the client has no end of its own because of a fault, which ended it or never started it."""
+        return self.ended_by is not None or not self._epochs
 
     def live(self, agree: Callable[[], float] | None = None) -> Iterator[tuple[RecordReader, Iterator[Segment]]]:
         """Yield each process's reader, and the segments (files) of its record until it has ended and all are read.
@@ -76,8 +84,11 @@ class ClientLife:
         `agree` is called when the first process is connected, and returns the Unix time at which it begins. Without
         it, nobody waits for the first process.
         """
-        while True:
-            epoch = self.epoch + 1 if self.readers else 0
+        if self._stands_by:
+            self._answer("")
+        while not self._stands_by or self._await_start():
+            self._stands_by = False
+            epoch = self.epoch + 1
             self.readers.append(reader := RecordReader(self._run, self._client, epoch=epoch))
             self._epochs.append(ClientEpoch(epoch=epoch, started_at=clock.now_us()))
             with ClientProcess(self._module, self._run, self._client, self._number, epoch) as process:
@@ -90,8 +101,8 @@ class ClientLife:
                 self.end = process.describe_end()
                 self._note_end(process)
             if not self._await_start():
-                self._answer("", over=True)
-                return
+                break
+        self._answer("", over=True)
 
     def _follow(self, process: ClientProcess, reader: RecordReader) -> Iterator[Segment]:
         while True:
@@ -169,12 +180,12 @@ class ClientLife:
 
     def _await_start(self) -> bool:
         """Wait until a fault starts the client again. Returns False if none will."""
-        while self.ended_by is not None and not self._must_end():
+        while (self._stands_by or self.ended_by is not None) and not self._must_end():
             if (order := self._find_new_order()) is not None:
                 if order.state is ClientState.RUNNING:
                     self._followed = order.number
                     return True
-                self._answer(f"its process {self.end} before", order)
+                self._answer(f"its process {self.end} before" if self.end else "it had not begun", order)
             if read_record(self._run, FaultsUndone) is not None or read_record(self._run, EarlyEnd) is not None:
                 return False
             time.sleep(_LOOK_FOR_ORDERS_EVERY_S)

@@ -75,6 +75,7 @@ class Subscription(FrozenModel):
     name: str = Field(pattern=IDENTIFIER)
     type: SubscriptionType = SubscriptionType.FAILOVER
     consumers: int = Field(1, ge=1, le=1_000)
+    standby: int = Field(0, ge=0, le=1_000, description="further consumers, which begin when a fault starts them")
     cluster: str | None = Field(
         None, description="cluster on which it is created; by default the first one of the topology"
     )
@@ -89,10 +90,10 @@ class Subscription(FrozenModel):
 
     @model_validator(mode="after")
     def _check_exclusive(self) -> Self:
-        if self.type is SubscriptionType.EXCLUSIVE and self.consumers > 1:
+        if self.type is SubscriptionType.EXCLUSIVE and self.consumers + self.standby > 1:
             raise InputError(
                 "an exclusive subscription takes one consumer",
-                field="consumers",
+                field="standby" if self.standby else "consumers",
                 remedy="use `failover` or one consumer",
             )
         return self
@@ -132,6 +133,8 @@ class WorkloadClient:
     cluster: str
     label: str
     subscription: str = ""
+    # Whether it begins only when a fault starts it.
+    standby: bool = False
 
     @property
     def client(self) -> str:
@@ -208,14 +211,14 @@ class Workload(FrozenModel):
         """Return the clients of a role, in the order of their numbers."""
         if role is ClientRole.PRODUCER:
             homes = self.list_homes(topology)
-            found = [("", home, f"{home}-p{number}") for home in homes for number in range(self.producers)]
+            found = [("", home, f"{home}-p{number}", False) for home in homes for number in range(self.producers)]
         else:
             found = [
-                (each.name, each.find_home(topology), f"{each.name}-c{number}")
+                (each.name, each.find_home(topology), f"{each.name}-c{number}", number >= each.consumers)
                 for each in self.subscriptions
-                for number in range(each.consumers)
+                for number in range(each.consumers + each.standby)
             ]
-        names = Counter(name for _, _, name in found)
+        names = Counter(name for _, _, name, _ in found)
         return [
             WorkloadClient(
                 role=role,
@@ -224,6 +227,7 @@ class Workload(FrozenModel):
                 cluster=cluster,
                 label=name if names[name] == 1 else f"{name}@{cluster}",
                 subscription=subscription,
+                standby=standby,
             )
-            for number, (subscription, cluster, name) in enumerate(found)
+            for number, (subscription, cluster, name, standby) in enumerate(found)
         ]
