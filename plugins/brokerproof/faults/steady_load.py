@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from brokerproof.errors import AdminError, DeadlineError, RunError
 from brokerproof.experiment.numbers import join_names
+from brokerproof.experiment.workload import ClientRole
 from brokerproof.faults.stage import Stage
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_every_live_status, read_live_status
@@ -128,11 +129,12 @@ def list_missing_consumers(run: Run) -> list[str]:
     if (failed := read_record(run, StepProblem, "consume")) is not None:
         raise RunError(f"the consumers failed before they had subscribed: {failed.problem}")
     missing = []
-    for number in range(sum(subscription.consumers for subscription in run.scenario.workload.subscriptions)):
-        if not read_live_status(run, client := f"consume-{number}").get("subscribed"):
-            if (end := read_record(run, ConsumerEnd, number)) is not None:
+    for client in run.scenario.workload.list_clients(run.topology, ClientRole.CONSUMER):
+        # A consumer on standby begins only when a fault starts it.
+        if not client.standby and not read_live_status(run, client.client).get("subscribed"):
+            if (end := read_record(run, ConsumerEnd, client.number)) is not None:
                 raise RunError(f"a consumer ended before it had subscribed: {end.problem or end.consumer}")
-            missing.append(client)
+            missing.append(client.label)
     return missing
 
 

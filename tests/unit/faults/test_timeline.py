@@ -590,13 +590,13 @@ def test_the_phases_wait_until_every_consumer_has_subscribed(tmp_path: Path) -> 
     phases = read_record(run, PhaseTimes)
     assert phases is not None
     assert phases.steady_at > began_us + 20e6
-    assert {"text": "waiting for consume-1 to subscribe"} in said
+    assert {"text": "waiting for audit-c1 to subscribe"} in said
 
 
 def test_a_consumer_that_never_subscribes_is_named(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [])
     LiveStatus(run, "consume-0").show(subscribed=False)
-    with pytest.raises(DeadlineError, match="consume-0 did not subscribe in 180 s: see the log of the step consume"):
+    with pytest.raises(DeadlineError, match="audit-c0 did not subscribe in 180 s: see the log of the step consume"):
         execute(run, nodes)
     assert read_record(run, PhaseTimes) is None
 
