@@ -118,8 +118,9 @@ METRICS: Mapping[str, Metric] = {
     ),
     "node_recovery_s": Metric(
         unit="s",
-        meaning="from the beginning of the healing until all nodes of the fault passed their health checks",
-        demand="Healed nodes are healthy again in the time that the scenario allows.",
+        meaning="from the beginning of the healing until all targets of the fault passed their health checks; a client "
+        "is healthy when it is connected",
+        demand="Healed targets are healthy again in the time that the scenario allows.",
         above_zero=True,
     ),
     "first_ack_s": Metric(

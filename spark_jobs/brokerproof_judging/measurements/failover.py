@@ -127,11 +127,11 @@ def measure_node_recovery(times: RunTimes, fault: EffectiveFault) -> Estimate:
         return Estimate(value=None, evidence="the fault was not healed")
     recovered = fault.recovered_us
     if recovered is None:
-        return Estimate(value=None, evidence="its nodes were not healthy again")
+        return Estimate(value=None, evidence="its targets were not healthy again")
     kept = [node for node in fault.targets if any(span.holds(recovered) for span in times.down.get(node, ()))]
     if kept:
         return Estimate(value=None, evidence=f"another fault kept {kept[0]} down")
-    return Estimate(value=(recovered - fault.healed_us) / 1e6, evidence="every node passed its health check")
+    return Estimate(value=(recovered - fault.healed_us) / 1e6, evidence="every target passed its health check")
 
 
 def _may_be_owned_by_target(run: Run, topic: str, fault: EffectiveFault) -> bool:
