@@ -12,11 +12,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from brokerproof import clock
 from brokerproof.clients.client_life import ClientLife
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
 from brokerproof.clients.record import leave_read, remove_records
+from brokerproof.clients.sink import Sink, remove_sinks
 from brokerproof.experiment.workload import ClientRole
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
@@ -70,6 +72,31 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
         yield from reader.count(complete_deliveries(segments))
     leave_read(run, task.client, life.readers)
     leave_end(run, ConsumerEnd, task.number, life.epoch, lambda: _make_end(task, life))
+
+
+@dataclass(frozen=True)
+class SinkShare:
+    """A share of a subscription's sink, which one Spark task reads."""
+
+    sink: tuple[str, str]
+    share: int
+    shares: int
+
+
+def plan_sinks(run: Run) -> list[SinkShare]:
+    """Return the shares of all sinks, as many of each as the subscription has consumers."""
+    return [
+        SinkShare((subscription.find_home(run.topology), subscription.name), share, subscription.consumers)
+        for subscription in run.scenario.workload.subscriptions
+        if subscription.commit is not None
+        for share in range(subscription.consumers)
+    ]
+
+
+def read_outputs(run: Run, task: SinkShare) -> Batches:
+    """Yield the rows of a share of a sink. Raises RunError if an object is damaged."""
+    cluster, subscription = task.sink
+    yield from Sink(run=run, cluster=cluster, subscription=subscription).read(task.share, task.shares)
 
 
 def _make_end(task: ConsumerTask, life: ClientLife) -> ConsumerEnd:
@@ -185,6 +212,10 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
         spark.run(run, "deliveries", tasks, consume_messages, at_once=True)
         seal_tables(run, "deliveries")
         remove_records(run, "consume")
+        if sinks := plan_sinks(run):
+            spark.run(run, "outputs", sinks, read_outputs)
+            seal_tables(run, "outputs")
+            remove_sinks(run)
     finally:
         ended.set()
         watching.join(None if read_record(run, EarlyEnd) is None else _EARLY_JOIN_S)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,9 +22,10 @@ from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment
+from brokerproof.clients.sink import Processing, Sink
 from brokerproof.errors import AdminError
 from brokerproof.experiment.fault import ClientMoment
-from brokerproof.experiment.workload import ClientRole, Subscription
+from brokerproof.experiment.workload import ClientRole, Commit, Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
@@ -38,6 +40,8 @@ _SUBSCRIBE_EVERY_S = 1.0
 _CLOSE_S, _EARLY_CLOSE_S = 20.0, 1.0
 # A consumer that a fault may end records at most so many messages, of at most so many seconds, before it acks them.
 _MOST_GATHERED, _GATHER_S = 1000, 0.1
+# The time that the cluster has to confirm acks before messages are processed, and the time between two questions.
+_CONFIRM_S, _CONFIRM_AGAIN_S = 5.0, 0.05
 
 
 log = logging.getLogger(__name__)
@@ -95,18 +99,19 @@ class MovingConsumer:
         # The consumer's current cluster.
         self.cluster = task.cluster
         self.has_subscribed = False
-        self.deliveries = Deliveries(
-            {
-                "run_id": run.run_id,
-                "topic": name_topic(run),
-                "subscription": task.subscription,
-                "consumer": task.consumer,
-            }
-        )
+        self._constant = {
+            "run_id": run.run_id,
+            "topic": name_topic(run),
+            "subscription": task.subscription,
+            "consumer": task.consumer,
+        }
+        self.deliveries = Deliveries(self._constant)
         # If it is set, deliveries are acknowledged only after this function has recorded them.
         self.keep: Callable[[], None] | None = None
         # It is called at each moment for which a fault may wait, with what the consumer holds.
         self.reach: Callable[[ClientMoment, str], None] = lambda moment, holding: None
+        # It confirms acks before a message is processed, if the subscription demands it.
+        self.observation: ConfirmsAcks | None = None
         self.say_ready: Callable[[], None] = lambda: None
         self.leaving = threading.Event()
         # A consumer that a fault stops leaves the messages that are left to the others.
@@ -159,7 +164,13 @@ class MovingConsumer:
             self.deliveries.begin(clients.describe, cluster=cluster, incarnation=self._first_incarnation + moves)
             if not moves:
                 self.say_ready()
-            receive = self._receive if self.keep is None else partial(self._receive_and_keep, keep=self.keep)
+            receive = self._receive
+            if self.keep is not None:
+                acknowledge = self._acknowledge
+                if self.subscription.commit is not None:
+                    incarnation = self._first_incarnation + moves
+                    acknowledge = self._make_processing(clients, cluster, incarnation, self.subscription.commit).process
+                receive = partial(self._receive_and_keep, keep=self.keep, acknowledge=acknowledge)
             while not self.stopping.is_set() and (moves or not self.leaving.is_set()):
                 receive(consumer)
             while self._finishes() and receive(consumer):
@@ -195,7 +206,12 @@ class MovingConsumer:
     def _finishes(self) -> bool:
         return self.stopping.is_set() and not self.hurrying.is_set() and not self.leaves_rest.is_set()
 
-    def _receive_and_keep(self, consumer: Consumer, keep: Callable[[], None]) -> bool:
+    def _receive_and_keep(
+        self,
+        consumer: Consumer,
+        keep: Callable[[], None],
+        acknowledge: Callable[[Consumer, Sequence[Any]], None],
+    ) -> bool:
         """Receive messages for `_GATHER_S` seconds, have them recorded, and acknowledge them then.
 
         So a consumer that a fault kills has acknowledged no message that its record lacks.
@@ -207,15 +223,44 @@ class MovingConsumer:
             if message is not None:
                 self.deliveries.add(message)
                 messages.append(message)
-        if not messages:
-            return False
-        keep()
+        if messages:
+            keep()
+            acknowledge(consumer, messages)
+        return bool(messages)
+
+    def _acknowledge(self, consumer: Consumer, messages: Sequence[Any]) -> None:
         count = len(messages)
         for done, message in enumerate(messages):
             moment = ClientMoment.IN_BATCH if done else ClientMoment.HOLDS_UNACKNOWLEDGED
             self.reach(moment, f"{count - done:,} of {count:,} messages that it has not acknowledged")
             consumer.acknowledge(message)
-        return True
+
+    def _make_processing(self, clients: Clients, cluster: str, incarnation: int, commit: Commit) -> Processing:
+        name, home = self.task.subscription, self.task.cluster
+        return Processing(
+            commit=commit,
+            # A subscription that moves keeps its sink.
+            sink=Sink(run=self.run, cluster=home, subscription=name),
+            name=f"{self.task.consumer}-{incarnation}",
+            constant={**self._constant, "cluster": cluster, "incarnation": incarnation},
+            describe=clients.describe,
+            confirm=partial(self._confirm, cluster),
+            reach=lambda moment, holding: self.reach(moment, holding),
+        )
+
+    def _confirm(self, cluster: str, columns: Mapping[str, Any]) -> bool:
+        """Wait until the cluster confirms the acks of messages with these columns. Returns False if it does not."""
+        last: dict[int, tuple[int, int]] = {}
+        for partition, *place in zip(*(columns[name] for name in ("partition", "segment", "offset")), strict=True):
+            last[int(partition)] = max(last.get(int(partition), (-1, -1)), (int(place[0]), int(place[1])))
+        until = time.monotonic() + _CONFIRM_S
+        while self.observation is not None and time.monotonic() < until and not self.hurrying.is_set():
+            with suppress(AdminError):
+                answers = self.observation.find_acknowledged(cluster, self.task.subscription)
+                if all(partition in answers and answers[partition][:2] > place for partition, place in last.items()):
+                    return True
+            time.sleep(_CONFIRM_AGAIN_S)
+        return False
 
 
 def consume(
@@ -254,13 +299,17 @@ def consume(
             consumer.error = consumer.error or error
 
     consumer.reach, consumer.say_ready = reach, say_ready
-    if any(fault.targets.client is ClientRole.CONSUMER for fault in run.scenario.faults):
+    may_end = any(fault.targets.client is ClientRole.CONSUMER for fault in run.scenario.faults)
+    if may_end or consumer.subscription.commit is not None:
         consumer.keep = write
+    observation = make_observation(run)
+    consumer.observation = observation if isinstance(observation, ConfirmsAcks) else None
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
     receiving.start()
-    observation = make_observation(run)
-    if isinstance(observation, ConfirmsAcks):
-        threading.Thread(target=consumer.confirm_acks, args=(observation,), name="confirm", daemon=True).start()
+    if consumer.observation is not None:
+        threading.Thread(
+            target=consumer.confirm_acks, args=(consumer.observation,), name="confirm", daemon=True
+        ).start()
     shown_at, hurry_at = 0.0, float("inf")
 
     def show() -> None:

@@ -69,6 +69,17 @@ class Move(FrozenModel):
     after_s: float = Field(5, ge=0, description="seconds from the effect of that fault until they move")
 
 
+class Commit(StrEnum):
+    """When a consumer that writes outputs commits its position: it acknowledges what it received."""
+
+    # The output follows the confirmed ack, so a crash between them loses it: at most once.
+    BEFORE = "before"
+    # The ack follows the output, so a crash between them repeats it: at least once.
+    AFTER = "after"
+    # As `after`, and a message's output replaces an earlier one of the same message: exactly once.
+    BY_KEY = "by_key"
+
+
 class Subscription(FrozenModel):
     """A subscription: its type, its consumers, and the clusters on which they subscribe."""
 
@@ -87,6 +98,11 @@ class Subscription(FrozenModel):
         False, description="its acknowledgements are replicated to the clusters that messages are replicated to"
     )
     moves: Move | None = None
+    commit: Commit | None = Field(
+        None,
+        description="its consumers write an output of each message, and acknowledge the message before it or after it; "
+        "`by_key` is after it, with one output for each message; by default they write none",
+    )
 
     @model_validator(mode="after")
     def _check_exclusive(self) -> Self:

@@ -2,7 +2,7 @@
 
 The name of each file says which part it holds, and how the table is divided: `part-3-of-10-by-4000-…` is part 3 of 10,
 and a producer's messages are cut into blocks of 4,000. So a table needs no further record of its division, and its
-directory stays flat. The tables `publishes`, `deliveries` and `stored` are divided.
+directory stays flat. The tables in `DIVIDED_TABLES` are divided.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS, choose_encodings
 
-DIVIDED_TABLES = ("publishes", "stored", "deliveries")
+DIVIDED_TABLES = ("publishes", "stored", "deliveries", "outputs")
 # The columns from which the part of a row follows.
 IDENTITY = ("producer", "seq", "partition", "segment", "offset")
 

@@ -38,6 +38,7 @@ from brokerproof.run.records import (
 WRITERS: Mapping[str, tuple[str, type[Record]]] = {
     "publishes": ("load", LoadEnd),
     "deliveries": ("consume", SubscriptionDrains),
+    "outputs": ("consume", SubscriptionDrains),
     "stored": ("read_back", LogsRead),
     "faults": ("break_it", FaultsUndone),
     "copies": ("break_it", FaultsUndone),
@@ -83,7 +84,7 @@ def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: 
     broken: set[str] = set()
     problems: list[str] = []
     for table in tables if run.facts.sealed else ():
-        if table == "deliveries" and not run.scenario.workload.subscriptions:
+        if not _has_writer(run, table):
             continue
         try:
             seal = read_record(run, TableSeal, table)
@@ -94,6 +95,14 @@ def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: 
         if found or seal is None:
             broken.add(table)
     return SealCheck(broken=frozenset(broken), problems=tuple(problems))
+
+
+def _has_writer(run: Run, table: str) -> bool:
+    """Return whether the scenario has clients that write the table. All tables but those of consumers have a writer."""
+    subscriptions = run.scenario.workload.subscriptions
+    if table == "outputs":
+        return any(each.commit for each in subscriptions)
+    return table != "deliveries" or bool(subscriptions)
 
 
 def _describe_missing_seal(run: Run, table: str) -> Iterator[str]:

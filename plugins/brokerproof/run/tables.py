@@ -117,6 +117,7 @@ ROWS: Mapping[str, str] = {
     "publishes": "One row per attempt to publish, and per message that was due and never attempted.",
     "deliveries": "One row per delivery to a consumer.",
     "stored": "One row per message that a fresh reader read in a log after the load.",
+    "outputs": "One row per output that a consumer wrote of a message.",
     "faults": "One row per state that a fault reached.",
     "observations": "One row per sample.",
     "copies": "One row per part of a log's segment with the same holders throughout, as the cluster reported it at one "
@@ -183,6 +184,16 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         *_list_position("that stores the message", "if the system gave no position"),
         _PUBLISHED,
         _REPLICATED_FROM,
+    ],
+    "outputs": [
+        *_list_place("the cluster that delivered the message"),
+        Column("subscription", _TEXT, "the subscription"),
+        Column("consumer", _TEXT, "name of the consumer that wrote the output"),
+        Column("incarnation", _COUNT, "number of the consumer's connection, as in `deliveries`"),
+        *_list_found_message("that was processed"),
+        *_list_position("that the message was delivered from", "if the system gave no position"),
+        Column("object", _TEXT, "name of the object in the subscription's sink that holds the output"),
+        Column("written_at", _TIME, "when the consumer began to write the object"),
     ],
     "faults": [
         _RUN,

@@ -1,0 +1,141 @@
+"""The sinks of subscriptions, into which consumers write what they make of messages.
+
+A sink is a directory `sinks/<subscription>@<cluster>/` of the run's directory, and an object is a file in it. An object
+is written whole, and replaces an object of the same name. So an output that has its message's name is there once, no
+matter how often the message was processed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+
+from brokerproof import clock
+from brokerproof.bounded_reading import MOST_SEGMENT_BYTES, read_bytes, read_segment
+from brokerproof.errors import RunError, shorten
+from brokerproof.experiment.fault import ClientMoment
+from brokerproof.experiment.workload import Commit
+from brokerproof.machine.files import stage_object
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import SCHEMAS, Batches, join_columns
+from brokerproof.systems.clients import Consumer
+
+_SINKS, _OBJECT = "sinks", ".arrow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sink:
+    """The sink of one subscription on one cluster."""
+
+    run: Run
+    cluster: str
+    subscription: str
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return _SINKS, f"{self.subscription}@{self.cluster}"
+
+    def put(self, name: str, rows: pa.RecordBatch) -> None:
+        """Write an object with rows of `outputs`, or replace it. Raises MachineError if it cannot be written."""
+        path = self.run.path(*self._place, f"{name}{_OBJECT}")
+        with stage_object(path, "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_batch(rows)
+
+    def read(self, share: int = 0, shares: int = 1) -> Batches:
+        """Yield the rows of a share of the objects, each object once. Raises RunError if an object is damaged."""
+        for name in sorted(self.run.list_names(*self._place)):
+            if name.endswith(_OBJECT) and zlib.crc32(name.encode()) % shares == share:
+                yield self._read_object(self.run.path(*self._place, name))
+
+    def _read_object(self, path: str) -> pa.RecordBatch:
+        try:
+            return read_segment(read_bytes(path, MOST_SEGMENT_BYTES), [SCHEMAS["outputs"]])[0]
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} is damaged: {shorten(str(error) or repr(error), 200)}") from None
+
+
+def remove_sinks(run: Run) -> None:
+    """Remove the sinks. Their rows must already be in the sealed table `outputs`."""
+    filesystem, directory = fsspec.url_to_fs(run.path(_SINKS))
+    if filesystem.exists(directory):
+        filesystem.rm(directory, recursive=True)
+
+
+@dataclass(kw_only=True)
+class Processing:
+    """Writes outputs of messages into a sink, and acknowledges the messages in the order that `commit` demands."""
+
+    commit: Commit
+    sink: Sink
+    # A name that no other process of a consumer has. The objects of this process have it and a number.
+    name: str
+    # The values of the columns that are equal in all outputs.
+    constant: Mapping[str, Any]
+    # Returns the columns of messages, as `Clients.describe` does.
+    describe: Callable[[Sequence[Any]], Mapping[str, Any]]
+    # Returns whether the cluster confirms that it has the acks of all these messages, whose columns it gets.
+    confirm: Callable[[Mapping[str, Any]], bool]
+    # Is called at each moment for which a fault may wait, with what the consumer holds.
+    reach: Callable[[ClientMoment, str], None]
+    written: int = 0
+    _objects: int = 0
+
+    def process(self, consumer: Consumer, messages: Sequence[Any]) -> None:
+        """Process messages that were received together. Raises MachineError if an output cannot be written.
+
+        With `Commit.BEFORE`, messages whose acks are not confirmed are left out. If the acks were lost, the messages
+        come again. To process them now would risk a second output.
+        """
+        described = self.describe(messages)
+        columns = {name: described[name] for name in _COLUMNS}
+        held = f"{len(messages):,} messages"
+        self.reach(ClientMoment.HOLDS_UNACKNOWLEDGED, f"{held} that it has neither acknowledged nor processed")
+        if self.commit is Commit.BEFORE:
+            _acknowledge(consumer, messages)
+            if self.confirm(columns):
+                self.reach(ClientMoment.IN_BATCH, f"{held} that it has acknowledged and not processed")
+                self._write(columns)
+        else:
+            self._write(columns)
+            self.reach(ClientMoment.IN_BATCH, f"{held} that it has processed and not acknowledged")
+            _acknowledge(consumer, messages)
+
+    def _write(self, columns: Mapping[str, Any]) -> None:
+        count = len(columns["seq"])
+        shared = {**self.constant, "written_at": clock.to_utc(clock.now_us())}
+        if self.commit is Commit.BY_KEY:
+            for at in range(count):
+                one = {name: values[at : at + 1] for name, values in columns.items()}
+                self._put(_name_message(one), one, shared)
+        else:
+            self._put(f"{self.name}-{self._objects}", columns, shared)
+            self._objects += 1
+        self.written += count
+
+    def _put(self, name: str, columns: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
+        self.sink.put(name, join_columns("outputs", columns, {**shared, "object": name}))
+
+
+# The columns of `outputs` that say which message it is.
+_COLUMNS = ("producer", "seq", "key", "payload_hash", "partition", "segment", "offset", "batch_index")
+
+
+def _acknowledge(consumer: Consumer, messages: Sequence[Any]) -> None:
+    for message in messages:
+        consumer.acknowledge(message)
+
+
+def _name_message(columns: Mapping[str, Any]) -> str:
+    """Return a name that only this message has: of its identity, or of its position if it has none."""
+    values = {name: _to_plain(column[0]) for name, column in columns.items()}
+    names = ("producer", "seq") if values["seq"] is not None else ("partition", "segment", "offset", "batch_index")
+    return "-".join(str(values[name]) for name in names)
+
+
+def _to_plain(value: Any) -> Any:
+    return value.as_py() if isinstance(value, pa.Scalar) else value
