@@ -88,12 +88,13 @@ class RequiredSubscription:
     """The subscription `name`, and the cluster in which it has to get every message.
 
     If it moved there from the cluster `moved_from`, it need not get again the messages that it got before. `moved_from`
-    is None if the subscription does not move.
+    is None if the subscription does not move. `writes_outputs` says whether its consumers write outputs.
     """
 
     cluster: str
     name: str
     moved_from: str | None
+    writes_outputs: bool
 
 
 def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredSubscription]:
@@ -103,6 +104,7 @@ def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredS
             cluster=subscription.list_clusters(topology)[-1],
             name=subscription.name,
             moved_from=subscription.find_home(topology) if subscription.moves else None,
+            writes_outputs=subscription.commit is not None,
         )
         for subscription in scenario.workload.subscriptions
     ]

@@ -22,7 +22,7 @@ from brokerproof.run.step_record import list_step_problems
 
 # Steps that begin when the evidence is complete. The evidence stays whole if one of these steps fails.
 _AFTER = ("verify", "release")
-_OF_MESSAGES = frozenset({"publishes", "deliveries", "stored"})
+_OF_MESSAGES = frozenset({"publishes", "deliveries", "stored", "outputs"})
 _ON_MESSAGES = (Suite.COMPLETENESS, Suite.UNIQUENESS, Suite.ORDERING)
 _ACROSS_PROCESSES = (
     Anomaly.POSITION_REGRESSED,

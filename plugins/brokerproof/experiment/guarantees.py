@@ -66,6 +66,8 @@ class Anomaly(StrEnum):
     STORED_OUT_OF_ORDER = "stored_out_of_order"
     DELIVERED_OUT_OF_ORDER = "delivered_out_of_order"
     POSITION_REGRESSED = "position_regressed"
+    OUTPUT_MISSING = "output_missing"
+    OUTPUT_REPEATED = "output_repeated"
 
     @property
     def facts(self) -> AnomalyFacts:
@@ -84,7 +86,7 @@ class AnomalyFacts:
     meaning: str
     # A sentence that is true of a run without the anomaly. It is the description of the suite's expectation.
     demand: str
-    # The guarantees under which it is illegal.
+    # The guarantees under which it is illegal. For outputs, it is the guarantee of their subscription's `commit`.
     illegal_under: frozenset[Guarantee] = frozenset(Guarantee)
     # Whether it is illegal only for subscriptions that keep the order of each key.
     needs_order: bool = False
@@ -94,6 +96,8 @@ class AnomalyFacts:
     outcomes: tuple[str, ...] = ("acked", "failed", "unknown")
     # Whether it can be found at a subscription. All other anomalies are found only in logs.
     at_subscriptions: bool = False
+    # Whether it is about outputs. It is not applicable if no consumer of the scenario writes outputs.
+    of_outputs: bool = False
 
 
 _NEVER: frozenset[Guarantee] = frozenset()
@@ -251,6 +255,22 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand="No message is acknowledged at or below a position whose ack was settled before the message was sent.",
         needs=Ability.POSITIONS,
         outcomes=("acked",),
+    ),
+    Anomaly.OUTPUT_MISSING: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="was delivered to a subscription that drained, and no consumer of it wrote an output of the message",
+        demand="No message that was delivered lacks an output where its subscription's commit promises one.",
+        illegal_under=_UNLESS_AT_MOST_ONCE,
+        at_subscriptions=True,
+        of_outputs=True,
+    ),
+    Anomaly.OUTPUT_REPEATED: AnomalyFacts(
+        suite=Suite.UNIQUENESS,
+        meaning="has two outputs or more of one subscription",
+        demand="No message has two outputs of a subscription where the subscription's commit forbids it.",
+        illegal_under=_UNLESS_AT_LEAST_ONCE,
+        at_subscriptions=True,
+        of_outputs=True,
     ),
 }
 

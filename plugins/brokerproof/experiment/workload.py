@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.guarantees import SubscriptionType
+from brokerproof.experiment.guarantees import Guarantee, SubscriptionType
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import HYPHENATED, IDENTIFIER, FrozenModel, find_nearest, write_value
 
@@ -79,6 +79,15 @@ class Commit(StrEnum):
     # As `after`, and a message's output replaces an earlier one of the same message: exactly once.
     BY_KEY = "by_key"
 
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a subscription's outputs are promised."""
+        return {
+            Commit.BEFORE: Guarantee.AT_MOST_ONCE,
+            Commit.AFTER: Guarantee.AT_LEAST_ONCE,
+            Commit.BY_KEY: Guarantee.EFFECTIVELY_ONCE,
+        }[self]
+
 
 class Subscription(FrozenModel):
     """A subscription: its type, its consumers, and the clusters on which they subscribe."""
@@ -112,6 +121,8 @@ class Subscription(FrozenModel):
                 field="standby" if self.standby else "consumers",
                 remedy="use `failover` or one consumer",
             )
+        if self.commit is not None and self.moves is not None:
+            raise InputError("a subscription that moves writes no outputs", field="commit", remedy="leave it out")
         return self
 
     def find_home(self, topology: Topology) -> str:
@@ -218,6 +229,11 @@ class Workload(FrozenModel):
     def list_partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions, as in the tables; [-1] for a topic without partitions."""
         return list(range(self.partitions)) or [-1]
+
+    @property
+    def writes_outputs(self) -> bool:
+        """Whether consumers of a subscription write outputs."""
+        return any(each.commit is not None for each in self.subscriptions)
 
     def list_homes(self, topology: Topology) -> list[str]:
         """Return the clusters that producers publish to, by default only the topology's first cluster."""

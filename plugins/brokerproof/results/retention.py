@@ -32,7 +32,7 @@ from brokerproof.settings import Settings, variable
 # An active run samples its cluster all the time, and judging takes less time than this.
 QUIET = timedelta(days=1)
 # The tables with one or more rows per message, or a row per anomaly.
-MESSAGE_TABLES = ("publishes", "deliveries", "stored", "messages", "anomalies")
+MESSAGE_TABLES = ("publishes", "deliveries", "stored", "outputs", "messages", "anomalies")
 # What is deleted below a run's directory, in this order.
 _PATHS: Mapping[DeletedPart, tuple[str, ...]] = {
     "tables": (*(f"/tables/{table}" for table in MESSAGE_TABLES), "/clients"),

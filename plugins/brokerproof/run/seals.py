@@ -101,7 +101,7 @@ def _has_writer(run: Run, table: str) -> bool:
     """Return whether the scenario has clients that write the table. All tables but those of consumers have a writer."""
     subscriptions = run.scenario.workload.subscriptions
     if table == "outputs":
-        return any(each.commit for each in subscriptions)
+        return run.scenario.workload.writes_outputs
     return table != "deliveries" or bool(subscriptions)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from brokerproof.experiment.topology import Topology
-from brokerproof.run.division import DIVIDED_TABLES, DividedWriter, Division
+from brokerproof.run.division import DividedWriter, Division
 from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
 
 from brokerproof_judging.database import write_part
@@ -34,6 +34,7 @@ from brokerproof_judging.messages.compared_parts import (
     label_incarnations,
 )
 from brokerproof_judging.messages.dense_arrays import (
+    COLUMNS,
     NO_NUMBER,
     NO_POSITION,
     NO_TEXT,
@@ -285,7 +286,7 @@ class CleanResultsOfPart:
             # The file of SQL's results has the part's own number.
             write_part(self.messages, division.parts + part, CLEAN_MESSAGES, messages.list_results(self.run_id))
         is_needed, files, count = was_clean & (messages.compared | ~messages.clean), {}, 0
-        for table in DIVIDED_TABLES:
+        for table in COLUMNS:
             rows = messages.list_recorded(table, is_needed)
             count += len(rows)
             files[table] = write_rows(self.subset, table, division, rows)

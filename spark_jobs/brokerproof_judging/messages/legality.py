@@ -5,9 +5,10 @@ from __future__ import annotations
 from operator import itemgetter
 
 import pyarrow as pa
-from brokerproof.experiment.guarantees import Anomaly, SubscriptionType, is_illegal
+from brokerproof.experiment.guarantees import Anomaly, is_illegal
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Subscription
 from brokerproof.faults.registry import list_destroying_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import read_fault_courses
@@ -26,7 +27,7 @@ def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
     """
     rows = [{"cluster": None, "subscription": IN_LOG, "forbidden": _list_forbidden_at(scenario, None)}]
     rows += [
-        {"cluster": cluster, "subscription": each.name, "forbidden": _list_forbidden_at(scenario, each.type)}
+        {"cluster": cluster, "subscription": each.name, "forbidden": _list_forbidden_at(scenario, each)}
         for each in scenario.workload.subscriptions
         for cluster in each.list_clusters(topology)
     ]
@@ -66,9 +67,17 @@ def list_loosened(scenario: Scenario) -> pa.Table:
     return make_small_table("anomaly string, outcome string, home string, subscription string", rows)
 
 
-def _list_forbidden_at(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:
+def _list_forbidden_at(scenario: Scenario, subscription: Subscription | None) -> list[str]:
+    kind = None if subscription is None else subscription.type
+    commit = None if subscription is None else subscription.commit
+    of_outputs = scenario.guarantee if commit is None else commit.guarantee
     return [
         str(anomaly)
         for anomaly in Anomaly
-        if is_illegal(anomaly, scenario.guarantee, subscription, tightened=scenario.tighten)
+        if is_illegal(
+            anomaly,
+            of_outputs if anomaly.facts.of_outputs else scenario.guarantee,
+            kind,
+            tightened=scenario.tighten,
+        )
     ]

@@ -42,11 +42,12 @@ RECORDED: Mapping[str, Sequence[str]] = {
     "publishes": (*_FOUND, "epoch", "outcome", "scheduled_at", "sent_at", "settled_at"),
     "stored": _FOUND,
     "deliveries": (*_FOUND, "subscription", "consumer", "incarnation", "arrival", "received_at", "acknowledged_at"),
+    "outputs": (*_FOUND, "subscription", "consumer", "written_at"),
 }
 
 
 def load_records(connection: DuckDB, recorded: RecordedParts, part: int) -> None:
-    """Create the tables `publishes`, `stored` and `deliveries` with the rows of a part."""
+    """Create the tables `publishes`, `stored`, `deliveries` and `outputs` with the rows of a part."""
     for table, columns in RECORDED.items():
         connection.register(f"recorded_{table}", recorded.read(table, part, columns))
     connection.execute(read_query("records"))
@@ -103,8 +104,8 @@ class FactsOfPart:
     places: str
     findings: str
     topology: Topology
-    # (cluster, subscription, cluster that it moved from)
-    subscriptions: Sequence[tuple[str, str, str | None]]
+    # (cluster, subscription, cluster that it moved from, whether its consumers write outputs)
+    subscriptions: Sequence[tuple[str, str, str | None, bool]]
     evidence: EvidenceTables
     faults_undone: bool
     clock_error_us: int
@@ -134,7 +135,7 @@ class FactsOfPart:
             {
                 "clusters": make_small_table("name string", [(name,) for name in self.topology.clusters]),
                 "subscriptions": make_small_table(
-                    "cluster string, subscription string, moved_from string", self.subscriptions
+                    "cluster string, subscription string, moved_from string, writes_outputs bool", self.subscriptions
                 ),
                 "log_proofs": self.evidence.logs,
                 "unreadable_parts": self.evidence.unreadable,

@@ -179,9 +179,10 @@ class MessageJudging:
         self._rows = replacement.locate_beside("rows")
         self._compared = [anomaly for anomaly in COMPARISONS if anomaly in self._anomalies]
         self._subscriptions = list_subscriptions(run.scenario, run.topology)
-        # A subscription that moves need not get all messages, and an unreadable part of a log hides copies.
-        moves = any(each.moved_from is not None for each in self._subscriptions)
-        is_described = not moves and not any(log.unreadable for log in evidence.logs.values())
+        # A subscription that moves need not get all messages, and an unreadable part of a log hides copies. Arrays do
+        # not compare outputs.
+        is_special = any(each.moved_from is not None or each.writes_outputs for each in self._subscriptions)
+        is_described = not is_special and not any(log.unreadable for log in evidence.logs.values())
         self._most_suspicious = most_suspicious if is_described else None
         self._clean_counts: list[str] = []
         self._witnesses: tuple[str, int] | None = None
@@ -197,7 +198,9 @@ class MessageJudging:
             places=self._places,
             findings=self._findings,
             topology=self._run.topology,
-            subscriptions=[(each.cluster, each.name, each.moved_from) for each in self._subscriptions],
+            subscriptions=[
+                (each.cluster, each.name, each.moved_from, each.writes_outputs) for each in self._subscriptions
+            ],
             evidence=self._evidence.make_tables(),
             faults_undone=self._evidence.undone.given,
             clock_error_us=self._run.facts.clock_error_us,
@@ -260,7 +263,7 @@ class MessageJudging:
         self._witnesses, self._uncompared = (witnesses, self._parts), (uncompared, self._parts)
         self._clean_counts = [json.dumps({"messages": each["counts"], "anomalies": []}) for each in clean]
         both = [*answers, *clean]
-        files = {table: [name for each in both for name in each["files"][table]] for table in DIVIDED_TABLES}
+        files = {table: [name for each in both for name in each["files"].get(table, [])] for table in DIVIDED_TABLES}
         for table, names in files.items():
             commit_files(subset[table], names)
         division = self._recorded.division

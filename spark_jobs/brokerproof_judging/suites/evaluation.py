@@ -28,12 +28,11 @@ from brokerproof.suites.query_rules import QUERY_KEYWORD, fill_in_batch
 from brokerproof.suites.suite_file import SuiteFile, read_suite
 from brokerproof.suites.suite_names import find_suites
 from brokerproof.suites.written_expectation import WrittenExpectation
-from brokerproof.systems.registry import list_abilities
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging import table_io
-from brokerproof_judging.applicability import find_lacking
+from brokerproof_judging.applicability import explain_inapplicable
 from brokerproof_judging.suites import sentences
 from brokerproof_judging.suites.cross_check import (
     MessageCounts,
@@ -302,14 +301,13 @@ def _make_check(written: WrittenExpectation, verdict: Verdict, answer: Answer | 
 
 
 def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
-    """Return the suite with only the expectations that apply to the run's system, and {name: reason} of the others."""
-    abilities = list_abilities(run)
+    """Return the suite with only the expectations that apply to the run, and {name: reason} of the others."""
     applicable: list[WrittenExpectation] = []
     reasons: dict[str, str] = {}
     for written in file.expectations:
-        lacking = find_lacking(written.name, abilities) if written.standard is None else None
-        if lacking is None:
-            applicable.append(written)
+        reason = explain_inapplicable(run, written.name) if written.standard is None else ""
+        if reason:
+            reasons[written.name] = reason
         else:
-            reasons[written.name] = f"{run.topology.system} cannot {lacking.meaning}"
+            applicable.append(written)
     return replace(file, expectations=tuple(applicable)), reasons

@@ -95,6 +95,7 @@ class History:
         self.publishes: list[Row] = []
         self.stored: list[Row] = []
         self.deliveries: list[Row] = []
+        self.outputs: list[Row] = []
         self.faults: list[Row] = []
         self.observations: list[Row] = []
         self.copies: list[Row] = []
@@ -144,7 +145,14 @@ class History:
             self.store(**copy, replicated_from=None if other == cluster else cluster)
             for subscription in subscriptions:
                 self.deliver(**copy, subscription=subscription, at=at + 500)
+                if subscription in self.writing:
+                    self.write_output(**copy, subscription=subscription, at=at + 520)
         return published
+
+    @property
+    def writing(self) -> set[str]:
+        """The subscriptions whose consumers write outputs."""
+        return {each.name for each in self.scenario.workload.subscriptions if each.commit is not None}
 
     def publish(self, *, at: int, producer: str, seq: int, **values: Any) -> Row:
         """A row of `publishes`, acked unless said otherwise, sent `at` and settled 400 µs later.
@@ -192,6 +200,18 @@ class History:
             **values,
         }
         self.deliveries.append(row)
+        return row
+
+    def write_output(self, *, at: int, producer: str | None, seq: int | None, **values: Any) -> Row:
+        """A row of `outputs`, written `at`."""
+        row = {
+            **{"cluster": "main", "topic": self.topic, "partition": -1, "segment": SEGMENT},
+            **{"subscription": "audit", "consumer": "consumer-0", "incarnation": 0},
+            **{"producer": producer, "seq": seq, "key": key_of(producer, seq)},
+            **{"payload_hash": hash_of(producer, seq), "object": f"output-{len(self.outputs)}"},
+            **{"written_at": START + at, **values},
+        }
+        self.outputs.append(row)
         return row
 
     def next_entry(self, cluster: str = "main", partition: int = -1) -> int:
@@ -271,7 +291,8 @@ class History:
     def write(self, directory: Path) -> Run:
         """Write everything as a run's directory."""
         run = Run.create(str(directory), run_id="r1", scenario=self.scenario, topology=self.topology, **self.facts)
-        for table in ("publishes", "stored", "deliveries", "faults", "observations", "copies"):
+        tables = ("publishes", "stored", "deliveries", "faults", "observations", "copies")
+        for table in (*tables, *(["outputs"] if self.writing else [])):
             rows = getattr(self, table)
             run.append(table, [{"run_id": "r1", **row} for row in rows])
         for record in (self._proofs() | self.records).values():

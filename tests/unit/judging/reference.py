@@ -53,7 +53,7 @@ class Reference:
             table: {
                 topic: list(rows) for topic, rows in groupby(sorted(getattr(history, table), key=topic_of), topic_of)
             }
-            for table in ("publishes", "stored", "deliveries")
+            for table in ("publishes", "stored", "deliveries", "outputs")
         }
         undone = history.records[FaultsUndone]
         self.undone = isinstance(undone, FaultsUndone) and undone.undone
@@ -94,6 +94,9 @@ class Reference:
                 for where in each.list_clusters(self.history.topology)
             }
             return types.get((cluster, subscription or "")) == "shared"
+        if anomaly in ("output_missing", "output_repeated"):
+            commits = {each.name: str(each.commit) for each in scenario.workload.subscriptions}
+            return commits[subscription or ""] == ("before" if anomaly == "output_missing" else "after")
         return anomaly in ILLEGAL_UNDER and str(scenario.guarantee) not in ILLEGAL_UNDER[anomaly]
 
     def last_destruction(self, cluster: str | None) -> tuple[int | None, int | None]:
@@ -149,8 +152,8 @@ class Reference:
 class Topic:
     def __init__(self, reference: Reference, topic: str) -> None:
         self.r, self.name, self.h = reference, topic, reference.history
-        self.attempts, self.stored, self.deliveries = (
-            reference.rows[table].get(topic, []) for table in ("publishes", "stored", "deliveries")
+        self.attempts, self.stored, self.deliveries, self.outputs = (
+            reference.rows[table].get(topic, []) for table in ("publishes", "stored", "deliveries", "outputs")
         )
         self.published = {identity(row) for row in self.attempts}
         # Where a subscription is in the end, its name, and where it was before.
@@ -243,6 +246,7 @@ class Topic:
             if identity(row) not in self.published:
                 self.r.say("phantom", row["cluster"], self.name, row["subscription"], identity(row))
         self.twice()
+        self.processed()
         self.conflicts()
         for cluster in self.h.topology.clusters:
             self.order(cluster)
@@ -333,6 +337,25 @@ class Topic:
                 confirmed = any(ack + self.r.error < row["received_at"] for ack in acks)
                 anomaly = "redelivered_after_ack" if confirmed else "delivered_twice"
                 self.r.say(anomaly, row["cluster"], self.name, row["subscription"], identity(row))
+
+    def processed(self) -> None:
+        writing = [
+            (each.find_home(self.h.topology), each.name)
+            for each in self.h.scenario.workload.subscriptions
+            if each.commit is not None
+        ]
+        for cluster, subscription in writing:
+            got = [row for row in self.deliveries if (row["cluster"], row["subscription"]) == (cluster, subscription)]
+            for message in {identity(row) for row in got}:
+                written = self.select_rows(self.outputs, message, cluster, subscription)
+                if len(written) > 1:
+                    self.r.say("output_repeated", cluster, self.name, subscription, message)
+                if written:
+                    continue
+                first, end = self.first_stored(message, cluster), self.ends.get((cluster, subscription))
+                drained = self.r.undone and (cluster, self.name, subscription) not in self.h._undrained
+                drained = drained and (end is None or first is None or first[1][:2] < end)
+                self.r.say("output_missing" if drained else "unproven", cluster, self.name, subscription, message)
 
     def conflicts(self) -> None:
         acked = [row for row in self.attempts if row["outcome"] == "acked"]

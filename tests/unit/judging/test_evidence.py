@@ -117,8 +117,8 @@ def test_a_subscription_that_moves_is_required_where_it_moves_to():
     history = History(clusters=("main", "other"), faults=[FAULT], subscriptions=subscriptions)
 
     assert list_subscriptions(history.scenario, history.topology) == [
-        RequiredSubscription(cluster="other", name="moving", moved_from="main"),
-        RequiredSubscription(cluster="other", name="audit", moved_from=None),
+        RequiredSubscription(cluster="other", name="moving", moved_from="main", writes_outputs=False),
+        RequiredSubscription(cluster="other", name="audit", moved_from=None, writes_outputs=False),
     ]
 
 
@@ -400,5 +400,5 @@ def test_a_subscription_without_a_cluster_moves_from_the_first_one():
     moves = {"to": "other", "after": "kill"}
     history = History(clusters=("main", "other"), faults=[FAULT], subscriptions=[{"name": "a", "moves": moves}])
     assert list_subscriptions(history.scenario, history.topology) == [
-        RequiredSubscription(cluster="other", name="a", moved_from="main")
+        RequiredSubscription(cluster="other", name="a", moved_from="main", writes_outputs=False)
     ]

@@ -52,3 +52,14 @@ SELECT
     received_at,
     acknowledged_at
 FROM recorded_deliveries;
+
+CREATE TABLE outputs AS
+SELECT
+    who_of(producer, seq, partition, segment, "offset", batch_index) AS who,
+    number_of(seq) AS number,
+    topic,
+    cluster,
+    subscription,
+    consumer,
+    written_at
+FROM recorded_outputs;

@@ -34,3 +34,19 @@ SELECT
     ) AS detail
 FROM subscription_facts
 WHERE missing AND NOT (faults_undone() AND drained)
+UNION ALL
+SELECT
+    who, number, topic, cluster, subscription,
+    IF(faults_undone(), 'subscription_not_drained', 'fault_not_undone') AS cause,
+    concat(
+        'delivered to ', subscription, ' without an output, but ',
+        IF(
+            faults_undone(),
+            concat('it did not drain: ', drained_why),
+            'nothing proves that every fault was undone'
+        )
+    ) AS detail
+FROM subscription_facts
+JOIN subscriptions USING (cluster, subscription)
+ANTI JOIN outputs USING (who, number, topic, cluster, subscription)
+WHERE writes_outputs AND deliveries > 0 AND NOT (faults_undone() AND drained)

@@ -1,0 +1,108 @@
+"""What consumers made of messages: an output that is missing or that is there twice, and what each commit promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.run.records import FaultsUndone
+from brokerproof_judging.applicability import explain_inapplicable
+from pyspark.sql import SparkSession
+
+from ..history import START, TOPIC, History
+from ..judged import Found, Judged
+from ..reference import Reference
+
+SUBSCRIPTIONS = [
+    {"name": "before", "commit": "before"},
+    {"name": "after", "commit": "after"},
+    {"name": "by_key", "commit": "by_key"},
+    {"name": "plain"},
+]
+COMMITS = ("before", "after", "by_key")
+# What a change of a clean history has to be found as.
+Change = Callable[[History], dict[Found, tuple[str, str]]]
+
+
+def make_history() -> History:
+    return History(guarantee="at_least_once", subscriptions=SUBSCRIPTIONS).clean()
+
+
+def find(anomaly: str, subscription: str, *, legal: bool, producer: str = "p0", seq: int = 3) -> Found:
+    return (anomaly, legal, "main", subscription, producer, seq)
+
+
+def no_change(history: History) -> dict[Found, tuple[str, str]]:
+    return {}
+
+
+def missing_everywhere(history: History) -> dict[Found, tuple[str, str]]:
+    history.forget("outputs", "p0", 3)
+    why = ("no_output", "delivered 1 time(s), first to consumer-0, and nobody wrote an output of it")
+    return {find("output_missing", name, legal=name == "before"): why for name in COMMITS}
+
+
+def repeated_everywhere(history: History) -> dict[Found, tuple[str, str]]:
+    for row in history.rows("outputs", "p0", 3):
+        history.outputs.append({**row, "consumer": "consumer-1", "written_at": row["written_at"] + 2_000_000})
+    why = ("written_again", "written 2 times, 2000 ms from the first to the last, by consumer-0, consumer-1")
+    return {find("output_repeated", name, legal=name == "after"): why for name in COMMITS}
+
+
+def not_drained(history: History) -> dict[Found, tuple[str, str]]:
+    history.forget("outputs", "p0", 3, subscription="after")
+    history.not_drained("after")
+    why = "delivered to after without an output, but it did not drain: a backlog of 3"
+    return {find("unproven", "after", legal=True): ("subscription_not_drained", why)}
+
+
+def fault_not_undone(history: History) -> dict[Found, tuple[str, str]]:
+    history.forget("outputs", "p0", 3, subscription="by_key")
+    history.leave(FaultsUndone(undone=False, problems=("x",), at=START))
+    why = "delivered to by_key without an output, but nothing proves that every fault was undone"
+    return {find("unproven", "by_key", legal=True): ("fault_not_undone", why)}
+
+
+def never_delivered(history: History) -> dict[Found, tuple[str, str]]:
+    for table in ("outputs", "deliveries"):
+        history.forget(table, "p0", 3, subscription="after")
+    why = "stored at 5:6 and never delivered to after, which drained"
+    return {find("undelivered", "after", legal=False): ("never_delivered", why)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [no_change, missing_everywhere, repeated_everywhere, not_drained, fault_not_undone, never_delivered],
+)
+def test_an_output_is_judged_by_what_the_commit_promises(spark: SparkSession, tmp_path: Path, change: Change) -> None:
+    history = make_history()
+    expected = change(history)
+    found = Judged(spark, tmp_path / "run", history).findings(TOPIC)
+    assert found == expected
+    # The reference judge shares no code with judging.
+    reference = {
+        (name, legal, cluster, where, *who) for name, legal, cluster, _, where, who in Reference(history, 0).judge()
+    }
+    assert reference == set(expected)
+
+
+def test_the_outputs_of_another_subscription_are_no_outputs_of_this_one(spark: SparkSession, tmp_path: Path) -> None:
+    history = make_history()
+    (row,) = history.rows("outputs", "p0", 3, subscription="by_key")
+    history.forget("outputs", "p0", 3, subscription="after")
+    history.outputs.append({**row, "subscription": "plain"})
+    assert Judged(spark, tmp_path / "run", history).anomalies(TOPIC) == {find("output_missing", "after", legal=False)}
+
+
+@pytest.mark.parametrize(
+    ("subscriptions", "why"), [(SUBSCRIPTIONS, ""), ([{"name": "plain"}], "no consumer writes outputs")]
+)
+def test_anomalies_of_outputs_apply_where_consumers_write_some(
+    tmp_path: Path, subscriptions: list[dict[str, Any]], why: str
+) -> None:
+    run = History(subscriptions=subscriptions).clean().write(tmp_path / "run")
+    for name in ("output_missing", "output_repeated"):
+        assert explain_inapplicable(run, name) == why
+    assert explain_inapplicable(run, "lost") == ""
