@@ -21,7 +21,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
-from brokerproof.experiment.workload import Client
+from brokerproof.experiment.workload import Client, Commit
 from brokerproof.experiment.yaml_models import (
     IDENTIFIER,
     apply_overrides,
@@ -394,6 +394,10 @@ def _list_subscription_mistakes(
             yield from _find_inability(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
             faults = [fault.name for fault in scenario.faults]
             yield from _find_unknown(subscription.moves.after, faults, "fault", f"{at}.moves.after")
+        if subscription.commit is Commit.BEFORE:
+            yield from _find_inability(
+                system, Ability.CONFIRMED_ACKS, f"{at}.commit", remedy="use `commit: after` or `commit: by_key`"
+            )
         for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
             if reached is not None and cluster in topology.clusters and cluster not in reached:
                 yield InputError(
