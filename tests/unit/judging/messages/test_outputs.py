@@ -27,7 +27,8 @@ Change = Callable[[History], dict[Found, tuple[str, str]]]
 
 
 def make_history() -> History:
-    return History(guarantee="at_least_once", subscriptions=SUBSCRIPTIONS).clean()
+    faults = [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1-main"]}}]
+    return History(guarantee="at_least_once", subscriptions=SUBSCRIPTIONS, faults=faults).clean()
 
 
 def find(anomaly: str, subscription: str, *, legal: bool, producer: str = "p0", seq: int = 3) -> Found:
@@ -68,7 +69,7 @@ def fault_not_undone(history: History) -> dict[Found, tuple[str, str]]:
 def never_delivered(history: History) -> dict[Found, tuple[str, str]]:
     for table in ("outputs", "deliveries"):
         history.forget(table, "p0", 3, subscription="after")
-    why = "stored at 5:6 and never delivered to after, which drained"
+    why = "stored at 5:6:-1 and never delivered to after, which drained"
     return {find("undelivered", "after", legal=False): ("never_delivered", why)}
 
 
