@@ -84,7 +84,7 @@ class SinkShare:
 
 
 def plan_sinks(run: Run) -> list[SinkShare]:
-    """Return the shares of all sinks, as many of each as the subscription has consumers."""
+    """Return the shares of all sinks. A sink has one share for each consumer of its subscription."""
     return [
         SinkShare((subscription.find_home(run.topology), subscription.name), share, subscription.consumers)
         for subscription in run.scenario.workload.subscriptions

@@ -30,7 +30,7 @@ from brokerproof.run.records import (
 _LOOK_EVERY_S, _LOOK_FOR_ORDERS_EVERY_S = 0.25, 0.05
 # After the timeline broke, a client has this many seconds to end by itself. Then it is killed.
 _EARLY_END_S = 3.0
-# A client that is told to stop has this many seconds, as a node has. Then it is killed.
+# A client that a fault stops has this many seconds to end, as a node has. Then it is killed.
 _STOP_S = 30.0
 # The longest wait for the moment that a fault names, and the time between two looks.
 _MOMENT_S, _LOOK_FOR_MOMENT_EVERY_S = 20.0, 0.005
@@ -39,10 +39,10 @@ _BEGIN_S = 0.1
 
 
 class ClientLife:
-    """Runs one client: a process, and after it as many further ones as faults start."""
+    """Runs one client: its first process, and the further ones that faults start."""
 
     def __init__(self, run: Run, role: ClientRole, number: int, *, module: str, is_overdue: Callable[[], bool]) -> None:
-        """`number` is the client's among those of its role, and `module` its Python module.
+        """`number` counts the clients of its role, and `module` is the client's Python module.
 
         If `is_overdue` returns true, the client is killed and stays dead.
         """
@@ -82,7 +82,7 @@ class ClientLife:
         """Yield each process's reader, and the segments (files) of its record until it has ended and all are read.
 
         `agree` is called when the first process is connected, and returns the Unix time at which it begins. Without
-        it, nobody waits for the first process.
+        it, the first process begins as soon as it is connected.
         """
         if self._stands_by:
             self._answer("")

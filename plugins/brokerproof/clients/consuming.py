@@ -38,7 +38,8 @@ _SHOW_EVERY_S = 1.0
 _CONFIRM_EVERY_S = 1.0
 _SUBSCRIBE_EVERY_S = 1.0
 _CLOSE_S, _EARLY_CLOSE_S = 20.0, 1.0
-# A consumer that a fault may end records at most so many messages, of at most so many seconds, before it acks them.
+# A consumer that a fault may end gathers at most this many messages, for at most this many seconds. It records them
+# before it acknowledges them.
 _MOST_GATHERED, _GATHER_S = 1000, 0.1
 # The time that the cluster has to confirm acks before messages are processed, and the time between two questions.
 _CONFIRM_S, _CONFIRM_AGAIN_S = 5.0, 0.05

@@ -64,7 +64,8 @@ _NO_PHASES_S = 500.0
 # Seconds that pending attempts may take after the timeline broke or the task is gone.
 _EARLY_SETTLE_S = 1.0
 _CLOSE_S = 10.0
-# A cluster may keep the name of a producer for so long after the producer's process was killed.
+# A cluster may refuse the name of a killed producer for this many seconds. The second number is the time between two
+# attempts.
 _RECONNECT_S, _RECONNECT_EVERY_S = 20.0, 0.2
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000

@@ -95,7 +95,10 @@ class Subscription(FrozenModel):
     name: str = Field(pattern=IDENTIFIER)
     type: SubscriptionType = SubscriptionType.FAILOVER
     consumers: int = Field(1, ge=1, le=1_000)
-    standby: int = Field(0, ge=0, le=1_000, description="further consumers, which begin when a fault starts them")
+    # Null and not 0, so that runs of before compare with those of today.
+    standby: int | None = Field(
+        None, ge=1, le=1_000, description="further consumers, which begin when a fault starts them; by default none"
+    )
     cluster: str | None = Field(
         None, description="cluster on which it is created; by default the first one of the topology"
     )
@@ -115,7 +118,7 @@ class Subscription(FrozenModel):
 
     @model_validator(mode="after")
     def _check_exclusive(self) -> Self:
-        if self.type is SubscriptionType.EXCLUSIVE and self.consumers + self.standby > 1:
+        if self.type is SubscriptionType.EXCLUSIVE and (self.consumers > 1 or self.standby):
             raise InputError(
                 "an exclusive subscription takes one consumer",
                 field="standby" if self.standby else "consumers",
@@ -248,7 +251,7 @@ class Workload(FrozenModel):
             found = [
                 (each.name, each.find_home(topology), f"{each.name}-c{number}", number >= each.consumers)
                 for each in self.subscriptions
-                for number in range(each.consumers + each.standby)
+                for number in range(each.consumers + (each.standby or 0))
             ]
         names = Counter(name for _, _, name, _ in found)
         return [

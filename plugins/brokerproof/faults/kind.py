@@ -16,6 +16,7 @@ from brokerproof.experiment.abilities import Ability
 if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
     from brokerproof.experiment.topology import Topology
+    from brokerproof.faults.client_runtime import ClientRuntime
     from brokerproof.network import LinkClient
     from brokerproof.runtimes.protocols import NodeSpec, RunsTargets, Runtime
     from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits
@@ -35,22 +36,29 @@ class Surroundings:
     provisioning: Provisioning
     administration: Administration
     observation: Observation
-    # The nodes' runtime, and what acts on the targets: the same, or for clients a ClientRuntime.
-    nodes: Runtime
-    runtime: RunsTargets
-    # {target: what the runtime needs to know of it}. All nodes are among them, unless the targets are clients.
+    runtime: Runtime
+    # {target: its specification}, for all nodes, or for the clients that are the targets.
     specs: Mapping[str, NodeSpec]
-    is_healthy: Callable[[NodeSpec], bool]
     # {role of the system: its traits}
     roles: Mapping[str, RoleTraits]
     # The network between the regions; None if the topology has no links.
     link: LinkClient | None
     fault: Fault
+    # Acts on the targets if they are clients; None if they are nodes.
+    clients: ClientRuntime | None = None
     # Nodes that other faults keep down.
     kept_down: frozenset[str] = frozenset()
     # Nodes with a service manager, which restarts them if they end by themselves.
     managed: frozenset[str] = frozenset()
     started_again: list[str] = field(default_factory=list)
+
+    @property
+    def target_runtime(self) -> RunsTargets:
+        """What ends and starts the targets."""
+        return self.clients or self.runtime
+
+    def is_healthy(self, spec: NodeSpec) -> bool:
+        return (self.clients or self.provisioning).is_healthy(spec)
 
     def act_on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
         """Call `act` for all targets at the same time, because a datacenter does not die node by node."""
@@ -68,11 +76,11 @@ class Surroundings:
     def start(self, name: str) -> None:
         """Start a node unless it runs. Raises NodeError if it cannot be started."""
         try:
-            if not self.runtime.is_alive(name):
-                self.runtime.start(self.specs[name])
+            if not self.target_runtime.is_alive(name):
+                self.target_runtime.start(self.specs[name])
         except NodeError:
             # The node's service manager may have started it in between.
-            if name not in self.managed or not self.runtime.is_alive(name):
+            if name not in self.managed or not self.target_runtime.is_alive(name):
                 raise
 
     def supervise(self, names: Collection[str]) -> None:
@@ -85,10 +93,10 @@ class Surroundings:
             # A client that ends by itself is an error of the instrument.
             return
         for name in names:
-            if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):
+            if name not in self.kept_down | self.managed and not self.target_runtime.is_alive(name):
                 log.info("%s ended by itself and is started again", name)
                 self.started_again.append(name)
-                self.runtime.start(self.specs[name])
+                self.target_runtime.start(self.specs[name])
 
 
 class FaultKind(ABC):

@@ -26,7 +26,7 @@ class _NodeEndingKind(FaultKind):
     ends_nodes = silences = True
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        evidence = around.ask_each(targets, lambda name: around.runtime.evidence_of_death(around.specs[name]))
+        evidence = around.ask_each(targets, lambda name: around.target_runtime.evidence_of_death(around.specs[name]))
         return json.dumps(evidence) if all(evidence.values()) else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ class Stop(_NodeEndingKind):
     grace_s = 30.0
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
+        around.act_on_each(targets, lambda name: around.target_runtime.stop(name, grace_s=self.grace_s))
 
 
 @register_fault
@@ -54,7 +54,7 @@ class Kill(_NodeEndingKind):
     is_for_clients = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(targets, around.runtime.kill)
+        around.act_on_each(targets, around.target_runtime.kill)
 
 
 @register_fault
@@ -65,8 +65,8 @@ class Destroy(_NodeEndingKind):
     destroys = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(targets, around.runtime.kill)
-        around.act_on_each(targets, lambda name: around.nodes.wipe(around.specs[name]))
+        around.act_on_each(targets, around.target_runtime.kill)
+        around.act_on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         # Nodes that coordinate the others start first, because a `reset` program may need more than half of them.
@@ -74,8 +74,8 @@ class Destroy(_NodeEndingKind):
             here = [name for name in targets if name in group]
             # A node that another fault keeps down is reset too, because that fault only starts it.
             around.act_on_each(
-                [name for name in here if not around.runtime.is_alive(name)],
-                lambda name: around.nodes.reset(around.specs[name]),
+                [name for name in here if not around.target_runtime.is_alive(name)],
+                lambda name: around.runtime.reset(around.specs[name]),
             )
             super().heal(around, here)
 
@@ -163,6 +163,7 @@ class Unload(FaultKind):
 
 
 def _require_pausing(around: Surroundings) -> PausesNodes:
-    if not isinstance(around.runtime, PausesNodes):
-        raise RunError(f"the runtime {type(around.runtime).__name__} cannot {MEANINGS[PausesNodes]}; use another one")
-    return around.runtime
+    runtime = around.target_runtime
+    if not isinstance(runtime, PausesNodes):
+        raise RunError(f"the runtime {type(runtime).__name__} cannot {MEANINGS[PausesNodes]}; use another one")
+    return runtime

@@ -53,7 +53,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"faults.0.kind": "kil"}, "faults.0.kind", "did you mean `kill`?"),
         ({"faults.0.targets": {"nodes": ["broker-eu-9"]}}, "faults.0.targets.nodes", "did you mean `broker-eu-"),
         ({"faults.0.targets": {"region": "asia"}}, "faults.0.targets.region", "one of: eu, us, witness"),
-        ({"faults.0.targets": {}}, "faults.0.targets", "give nodes, cluster, region, role or now"),
+        ({"faults.0.targets": {}}, "faults.0.targets", "give nodes, client, cluster, region, role or now"),
         ({"faults.0.at_s": 60}, "faults.0.at_s", "lengthen phases.impact_s"),
         ({"faults.0.heal_at_s": 90}, "faults.0.heal_at_s", "up to 60"),
         ({"faults.0.permanent": True, "faults.0.heal_at_s": 5}, "faults.0.heal_at_s", "drop one"),

@@ -35,7 +35,8 @@ def record_tables(run: Run) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    run = make_run(tmp_path / "run", sealed=True)
+    writing = {"workload.subscriptions": [{"name": "audit", "commit": "after"}]}
+    run = make_run(tmp_path / "run", "sync_nominal", writing, sealed=True)
     record_tables(run)
     return run
 

@@ -20,6 +20,9 @@ LATER_SCENARIO_FIELDS = {
 }
 # A fault was healed at a time of the scenario, or at the end of the load.
 LATER_FAULT_FIELDS = {"heal_after_s": None}
+# All targets were nodes, and consumers wrote no outputs.
+LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
+LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None}
 # No node had a service manager.
 LATER_NODE_FIELDS = {"restart": None}
 LATER_TOPOLOGY_FIELDS = {"restart": {}}
@@ -38,6 +41,9 @@ def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     recorded["topology"] |= LATER_TOPOLOGY_FIELDS
     for fault in recorded["scenario"]["faults"]:
         fault |= LATER_FAULT_FIELDS
+        fault["targets"] |= LATER_TARGETS_FIELDS
+    for subscription in recorded["scenario"]["workload"]["subscriptions"]:
+        subscription |= LATER_SUBSCRIPTION_FIELDS
     clusters = recorded["topology"]["clusters"].values()
     for nodes in (recorded["topology"]["shared_metadata"], *(cluster["nodes"] for cluster in clusters)):
         for node in nodes.values():
