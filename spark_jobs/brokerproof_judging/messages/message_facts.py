@@ -122,6 +122,7 @@ class FactsOfPart:
         self._register_replicas(connection)
         connection.execute(read_query("log_facts"))
         connection.execute(read_query("subscription_facts"))
+        connection.execute(read_query("missing_outputs"))
         connection.execute(f"CREATE TABLE places AS {read_query('places')}")
         write_part(self.places, part, PLACES, select_batches(connection, "FROM places"))
         write_part(self.findings, part, FINDINGS, self._find_anomalies(part, connection))

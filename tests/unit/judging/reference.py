@@ -348,13 +348,16 @@ class Topic:
             got = [row for row in self.deliveries if (row["cluster"], row["subscription"]) == (cluster, subscription)]
             for message in {identity(row) for row in got}:
                 written = self.select_rows(self.outputs, message, cluster, subscription)
+                got_here = [row for row in got if identity(row) == message]
                 if len(written) > 1:
                     self.r.say("output_repeated", cluster, self.name, subscription, message)
                 if written:
                     continue
-                first, end = self.first_stored(message, cluster), self.ends.get((cluster, subscription))
+                first = min(got_here, key=lambda row: (row["received_at"], row["arrival"]))
+                place, end = position(first), self.ends.get((cluster, subscription))
                 drained = self.r.undone and (cluster, self.name, subscription) not in self.h._undrained
-                drained = drained and (end is None or first is None or first[1][:2] < end)
+                drained = drained and first["partition"] in self.partitions
+                drained = drained and (end is None or place is None or place[:2] < end)
                 self.r.say("output_missing" if drained else "unproven", cluster, self.name, subscription, message)
 
     def conflicts(self) -> None:

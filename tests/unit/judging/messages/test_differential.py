@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType
+from brokerproof.experiment.workload import Commit
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone
 from brokerproof.run.tables import FaultState
@@ -58,11 +59,14 @@ def make_history(chance: random.Random) -> History:
     """An empty history whose scenario is chosen at random."""
     clusters = ("main", "other", "third")[: chance.choice([1, 2, 2, 3])]
     last = clusters[-1]
+    # Runs with outputs are judged by SQL alone, so most have none.
+    commits = [chance.choice([None, *map(str, Commit)]) if chance.random() < 0.8 else None for _ in range(3)]
+    commits = commits if chance.random() < 0.3 else [None, None, None]
     types = [chance.choice(list(SubscriptionType)) for _ in range(4)]
     subscriptions: list[dict[str, Any]] = [
-        {"name": "audit", "type": str(types[0])},
-        {"name": "pool", "type": str(types[1])},
-        {"name": "far", "type": str(types[2]), "cluster": last},
+        {"name": "audit", "type": str(types[0]), "commit": commits[0]},
+        {"name": "pool", "type": str(types[1]), "commit": commits[1]},
+        {"name": "far", "type": str(types[2]), "cluster": last, "commit": commits[2]},
     ]
     bounds = {"missing_messages": {"max": 0}, "rpo_messages": {"max": 0}}
     scenario: dict[str, Any] = {"faults": [GONE], "bounds": bounds}
@@ -75,7 +79,7 @@ def make_history(chance: random.Random) -> History:
         # `unproven` is neither legal nor illegal.
         names = [str(anomaly) for anomaly in Anomaly if anomaly is not Anomaly.UNPROVEN]
         tightened = chance.sample(names, 5)
-        loosened = {name: choose_messages(chance, clusters, subscriptions) for name in chance.sample(names, 9)}
+        loosened = {name: choose_messages(chance, clusters, subscriptions) for name in chance.sample(names, 11)}
         scenario["tighten"] = tightened
         scenario["loosen"] = {name: chosen for name, chosen in loosened.items() if chosen or name not in tightened}
     history = History(
@@ -198,6 +202,9 @@ def deliver(history: History, chance: random.Random, copy: dict[str, Any], subsc
             delivery["key"] = "c"
         if chance.random() < 0.05:
             delivery.update(place(chance, copy["seq"] or 0))
+        if subscription in history.writing:
+            for _ in range(chance.choices([0, 1, 2], [2, 12, 1])[0]):
+                history.write_output(**copy, subscription=subscription, at=received + chance.randint(0, 50))
 
 
 def leave_proofs(history: History, chance: random.Random) -> None:

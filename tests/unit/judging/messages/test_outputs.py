@@ -41,7 +41,7 @@ def no_change(history: History) -> dict[Found, tuple[str, str]]:
 
 def missing_everywhere(history: History) -> dict[Found, tuple[str, str]]:
     history.forget("outputs", "p0", 3)
-    why = ("no_output", "delivered 1 time(s), first to consumer-0, and nobody wrote an output of it")
+    why = ("no_output", "delivered 1 time(s), first to consumer-0, and no consumer wrote an output of it")
     return {find("output_missing", name, legal=name == "before"): why for name in COMMITS}
 
 

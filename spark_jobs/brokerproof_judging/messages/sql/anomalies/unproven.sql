@@ -46,7 +46,5 @@ SELECT
             'nothing proves that every fault was undone'
         )
     ) AS detail
-FROM subscription_facts
-JOIN subscriptions USING (cluster, subscription)
-ANTI JOIN outputs USING (who, number, topic, cluster, subscription)
-WHERE writes_outputs AND deliveries > 0 AND NOT (faults_undone() AND drained)
+FROM missing_outputs
+WHERE NOT (faults_undone() AND drained)
