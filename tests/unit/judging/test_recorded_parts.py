@@ -25,8 +25,8 @@ COLUMNS = ("producer", "seq", "received_at")
 
 
 def divide(run: Run, division: Division = THREE) -> None:
-    """Divide the tables as jobs do."""
-    for table in DIVIDED_TABLES:
+    """Divide the tables as jobs do. A run has no outputs if its consumers write none."""
+    for table in (name for name in DIVIDED_TABLES if Path(run.table(name)).exists()):
         batches = pq.read_table(run.table(table)).to_batches()
         for file in Path(run.table(table)).iterdir():
             file.unlink()
@@ -46,7 +46,7 @@ def read_all(recorded: RecordedParts, table: str = "deliveries") -> list[dict[st
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    return History().clean().write(tmp_path / "run")
+    return History(subscriptions=[{"name": "audit", "commit": "after"}]).clean().write(tmp_path / "run")
 
 
 def test_tables_that_jobs_divided_are_read_where_they_are(spark: SparkSession, run: Run) -> None:

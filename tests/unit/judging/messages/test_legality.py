@@ -86,6 +86,8 @@ LEGAL_UNDER = {
     "delivered_twice": {"at_most_once", "at_least_once", "effectively_once"},
     "redelivered_after_ack": {"at_most_once", "at_least_once", "effectively_once"},
     "delivered_from_two_positions": {"at_most_once", "at_least_once"},
+    "output_missing": {"at_most_once"},
+    "output_repeated": {"at_least_once"},
 }
 
 

@@ -87,7 +87,11 @@ class Planted:
                 "title": "Planted",
                 "description": "Tables written by a test.",
                 "topology": "sync_active_passive",
-                "workload": {"namespace": "mytenant/eu"},
+                "workload": {
+                    "namespace": "mytenant/eu",
+                    # Anomalies of outputs apply only if consumers write some.
+                    "subscriptions": [{"name": SUBSCRIPTION, "commit": "after"}],
+                },
                 **self.scenario,
             }
         )

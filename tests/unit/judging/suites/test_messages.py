@@ -28,7 +28,7 @@ def test_a_sound_run_passes_in_every_suite(planted: Planted, judge: Judge) -> No
     assert {suite: judgement["verdict"] for suite, judgement in judged.items()} == dict.fromkeys(judged, "passed")
     assert min(judgement["evaluated"] for judgement in judged.values()) > 0
     assert [each["evaluated"] for each in judged.values()] == [each["written"] for each in judged.values()]
-    assert judged["completeness"]["why"] == "All 10 expectations hold for 40 messages and places."
+    assert judged["completeness"]["why"] == "All 11 expectations hold for 40 messages and places."
 
 
 @pytest.mark.parametrize("anomaly", [Anomaly.LOST, Anomaly.STORED_TWICE, Anomaly.POSITION_REGRESSED])

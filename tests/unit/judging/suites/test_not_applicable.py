@@ -32,9 +32,9 @@ def inapplicable(judgement: dict[str, Any]) -> dict[str, str]:
 def test_an_anomaly_that_needs_what_the_system_lacks_is_not_counted_as_held(planted: Planted, judge: Judge) -> None:
     judgement = judge(planted, only="completeness")["completeness"]
     assert inapplicable(judgement) == {"not_replicated": WITHOUT_REPLICATION}
-    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("passed", 9, 9)
+    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("passed", 10, 10)
     assert judgement["why"] == (
-        f"All 9 expectations hold for 40 messages and places. Not applicable: `not_replicated` ({WITHOUT_REPLICATION})."
+        f"All 10 expectations hold for 40 messages and places. Not applicable: `not_replicated` ({WITHOUT_REPLICATION})."
     )
 
 
@@ -43,7 +43,7 @@ def test_it_stands_where_its_file_has_it(planted: Planted, judge: Judge) -> None
     names = [each["name"] for each in judgement["expectations"]]
     assert names == [
         *("lost", "not_replicated", "undelivered", "unproven", "unreadable", "phantom"),
-        *("failed_but_stored", "failed_but_delivered", "delivered_from_elsewhere", "corrupted"),
+        *("failed_but_stored", "failed_but_delivered", "delivered_from_elsewhere", "corrupted", "output_missing"),
     ]
     entry = about(judgement, "not_replicated")
     assert (entry["rows"], entry["unexpected"], entry["undecided"], entry["legal"]) == (0, 0, 0, 0)
