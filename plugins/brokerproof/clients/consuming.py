@@ -107,6 +107,8 @@ class MovingConsumer:
             "consumer": task.consumer,
         }
         self.deliveries = Deliveries(self._constant)
+        # Messages that came while the consumer waited for the confirmation of acks.
+        self._come_meanwhile: list[Any] = []
         # If it is set, deliveries are acknowledged only after this function has recorded them.
         self.keep: Callable[[], None] | None = None
         # It is called at each moment for which a fault may wait, with what the consumer holds.
@@ -217,17 +219,20 @@ class MovingConsumer:
 
         So a consumer that a fault kills has acknowledged no message that its record lacks.
         """
-        messages: list[Any] = []
+        messages, self._come_meanwhile = self._come_meanwhile, []
         until = time.monotonic() + _GATHER_S
         while len(messages) < _MOST_GATHERED and (left_s := until - time.monotonic()) > 0:
-            message = consumer.receive(left_s)
-            if message is not None:
-                self.deliveries.add(message)
-                messages.append(message)
+            self._receive_into(messages, consumer, left_s)
         if messages:
             keep()
             acknowledge(consumer, messages)
         return bool(messages)
+
+    def _receive_into(self, messages: list[Any], consumer: Consumer, timeout_s: float) -> None:
+        message = consumer.receive(timeout_s)
+        if message is not None:
+            self.deliveries.add(message)
+            messages.append(message)
 
     def _acknowledge(self, consumer: Consumer, messages: Sequence[Any]) -> None:
         count = len(messages)
@@ -249,8 +254,11 @@ class MovingConsumer:
             reach=lambda moment, holding: self.reach(moment, holding),
         )
 
-    def _confirm(self, cluster: str, columns: Mapping[str, Any]) -> bool:
-        """Wait until the cluster confirms the acks of messages with these columns. Returns False if it does not."""
+    def _confirm(self, cluster: str, consumer: Consumer, columns: Mapping[str, Any]) -> bool:
+        """Wait until the cluster confirms the acks of messages with these columns. Returns False if it does not.
+
+        The consumer receives meanwhile, because some clients send acks only when they are asked for messages.
+        """
         last: dict[int, tuple[int, int]] = {}
         for partition, *place in zip(*(columns[name] for name in ("partition", "segment", "offset")), strict=True):
             last[int(partition)] = max(last.get(int(partition), (-1, -1)), (int(place[0]), int(place[1])))
@@ -260,7 +268,7 @@ class MovingConsumer:
                 answers = self.observation.find_acknowledged(cluster, self.task.subscription)
                 if all(partition in answers and answers[partition][:2] > place for partition, place in last.items()):
                     return True
-            time.sleep(_CONFIRM_AGAIN_S)
+            self._receive_into(self._come_meanwhile, consumer, _CONFIRM_AGAIN_S)
         return False
 
 

@@ -26,6 +26,7 @@ from brokerproof.run.tables import SCHEMAS, Batches, join_columns
 from brokerproof.systems.clients import Consumer
 
 _SINKS, _OBJECT = "sinks", ".arrow"
+_ROWS_TOGETHER = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +49,18 @@ class Sink:
 
     def read(self, share: int = 0, shares: int = 1) -> Batches:
         """Yield the rows of a share of the objects, each object once. Raises RunError if an object is damaged."""
+        # An object may hold one row, and a table is no place for batches of one row.
+        batches: list[pa.RecordBatch] = []
+        count = 0
         for name in sorted(self.run.list_names(*self._place)):
             if name.endswith(_OBJECT) and zlib.crc32(name.encode()) % shares == share:
-                yield self._read_object(self.run.path(*self._place, name))
+                batches.append(self._read_object(self.run.path(*self._place, name)))
+                count += batches[-1].num_rows
+                if count >= _ROWS_TOGETHER:
+                    yield pa.concat_batches(batches)
+                    batches, count = [], 0
+        if batches:
+            yield pa.concat_batches(batches)
 
     def _read_object(self, path: str) -> pa.RecordBatch:
         try:
@@ -78,8 +88,8 @@ class Processing:
     constant: Mapping[str, Any]
     # Returns the columns of messages, as `Clients.describe` does.
     describe: Callable[[Sequence[Any]], Mapping[str, Any]]
-    # Returns whether the cluster confirms that it has the acks of all these messages, whose columns it gets.
-    confirm: Callable[[Mapping[str, Any]], bool]
+    # Returns whether the cluster confirms that it has the consumer's acks of messages with these columns.
+    confirm: Callable[[Consumer, Mapping[str, Any]], bool]
     # Is called at each moment for which a fault may wait, with what the consumer holds.
     reach: Callable[[ClientMoment, str], None]
     written: int = 0
@@ -97,7 +107,7 @@ class Processing:
         self.reach(ClientMoment.HOLDS_UNACKNOWLEDGED, f"{held} that it has neither acknowledged nor processed")
         if self.commit is Commit.BEFORE:
             _acknowledge(consumer, messages)
-            if self.confirm(columns):
+            if self.confirm(consumer, columns):
                 self.reach(ClientMoment.IN_BATCH, f"{held} that it has acknowledged and not processed")
                 self._write(columns)
         else:

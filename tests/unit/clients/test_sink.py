@@ -64,7 +64,7 @@ def process(
         name=name,
         constant={**constant, "cluster": "mycluster", "incarnation": 0},
         describe=list_columns,
-        confirm=lambda columns: confirms,
+        confirm=lambda consumer, columns: confirms,
         reach=reach,
     )
     try:
