@@ -51,6 +51,9 @@ class Metric:
     needs: Ability | None = None
     # Whether it is a time after a fault that can be measured only while the load lasts.
     ends_with_load: bool = False
+    # Whether a bound's minimum states what the run has to show. With a lower value the run showed too little, so the
+    # bound is undecided and not broken.
+    minimum_is_to_show: bool = False
     # Whether every value is above 0: it is a time between two events, and the second is always later.
     above_zero: bool = False
 
@@ -186,6 +189,28 @@ METRICS: Mapping[str, Metric] = {
             "`unreadable`, measured if a scenario bounds it"
         ),
         demand="No more messages are missing than the scenario allows.",
+    ),
+    "missing_outputs": Metric(
+        unit="messages",
+        subject="subscription with outputs",
+        meaning=(
+            "delivered messages of which no consumer of the subscription wrote an output; with a minimum, a run that "
+            "shows fewer is undecided"
+        ),
+        demand="As many outputs are missing as the scenario expects.",
+        compared=False,
+        minimum_is_to_show=True,
+    ),
+    "repeated_outputs": Metric(
+        unit="messages",
+        subject="subscription with outputs",
+        meaning=(
+            "messages of which the subscription's consumers wrote two outputs or more; with a minimum, a run that "
+            "shows fewer is undecided"
+        ),
+        demand="As many outputs are repeated as the scenario expects.",
+        compared=False,
+        minimum_is_to_show=True,
     ),
     "rereplicate_s": Metric(
         unit="s",

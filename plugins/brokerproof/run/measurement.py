@@ -35,7 +35,9 @@ class Measurement(StrictModel):
     maximum: FiniteOrNone = Field(description="the bound from above that is in force")
     evidence: str = Field(description="what the value rests on, or why there is none")
     doubt: str | None = Field(
-        None, description="why no bound is claimed: the fault's targets were known only from an earlier answer"
+        None,
+        description="why no bound is claimed: the fault's targets were known only from an earlier answer, or the run "
+        "shows less than its scenario is about",
     )
     at_least: FiniteOrNone = Field(
         None, description="lower limit of the value, if the wait for its end was cut off or clients added to it"

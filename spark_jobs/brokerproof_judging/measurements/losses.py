@@ -1,4 +1,4 @@
-"""Counts the run's missing messages, and each fault's losses: messages that must exist but that no cluster holds."""
+"""Counts missing messages, missing and repeated outputs, and the messages that each fault lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts
 
 from brokerproof_judging.database import DuckDB, make_small_table, register_tables, select_rows
-from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue
+from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.run_database import read_script
 
@@ -71,3 +71,26 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
         evidence = "counted whether legal or illegal" + (f"; {unproven:,} messages are unproven" if unproven else "")
         estimate = Estimate(value=float(counts.count_anomaly(anomaly)), evidence=evidence, at_least=bool(unproven))
         yield MeasuredValue(metric="missing_messages", subject=str(anomaly), estimate=estimate)
+
+
+def measure_outputs(run: Run, connection: DuckDB) -> Iterator[MeasuredValue]:
+    """Yield `missing_outputs` and `repeated_outputs` of each subscription whose consumers write outputs.
+
+    A message counts whether its anomaly is legal or not. `connection` is a database with the table `messages`. If it is
+    unproven whether a message lacks its output, the first number is "at least".
+    """
+    writing = [
+        (each.name, each.find_home(run.topology))
+        for each in run.scenario.workload.subscriptions
+        if each.commit is not None
+    ]
+    for name in dict.fromkeys(name for name, _ in writing):
+        places = [place for place in writing if place[0] == name]
+        register_tables(connection, {"writing": make_small_table("subscription string, cluster string", places)})
+        (row,) = select_rows(connection, read_script("measurements", "outputs"))
+        evidence = f"of {row['delivered']:,} messages that were delivered, counted whether legal or illegal"
+        if unproven := row["unproven"]:
+            evidence += f"; {unproven:,} are unproven"
+        missing = Estimate(value=float(row["missing"]), evidence=evidence, at_least=bool(unproven))
+        yield MeasuredValue(metric="missing_outputs", subject=name, estimate=missing)
+        yield make_measured_value("repeated_outputs", name, float(row["repeated"]), evidence)

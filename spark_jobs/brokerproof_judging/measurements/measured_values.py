@@ -90,6 +90,9 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
         measured_as = "" if value is None else f" {value:g} {metric.unit} was measured:"
         value, evidence = None, f"{doubt}, so no bound of this fault is claimed;{measured_as} {evidence}"
     least, most = (None, None) if doubt is not None and bound is not None else estimate.limits
+    if metric.minimum_is_to_show and bound is not None and is_broken(least, most, bound.min, None):
+        doubt = f"the run does not show what its scenario is about, at least {bound.min:g} {metric.unit}"
+        evidence = f"{doubt}: {evidence}"
     is_exact = least == most
     if not is_exact and not _is_decided(least, most, bound):
         between = f"between {least:g} and {most:g}" if least is not None and most is not None else ""

@@ -89,6 +89,40 @@ def test_an_output_is_judged_by_what_the_commit_promises(spark: SparkSession, tm
     assert reference == set(expected)
 
 
+@pytest.mark.parametrize(
+    ("key", "bound", "result"),
+    [
+        ("missing_outputs/before", {"min": 1}, "held"),
+        ("repeated_outputs/after", {"min": 1}, "held"),
+        ("missing_outputs/by_key", {"max": 0}, "held"),
+        ("missing_outputs/before", {"min": 2}, "undecided"),
+        ("repeated_outputs/after", {"min": 2}, "undecided"),
+        ("missing_outputs/before", {"max": 0}, "unexpected"),
+        ("repeated_outputs/after", {"max": 0}, "unexpected"),
+    ],
+)
+def test_a_run_that_shows_too_little_is_undecided_and_one_that_shows_too_much_is_not(
+    spark: SparkSession, tmp_path: Path, key: str, bound: dict[str, int], result: str
+) -> None:
+    from brokerproof_judging.suites.measurement_expectation import find_bound_result
+
+    history = History(guarantee="at_least_once", subscriptions=SUBSCRIPTIONS, bounds={key: bound}).clean()
+    history.forget("outputs", "p0", 3, subscription="before")
+    (row,) = history.rows("outputs", "p0", 3, subscription="after")
+    history.outputs.append({**row, "written_at": row["written_at"] + 1})
+    row = Judged(spark, tmp_path / "run", history).measured(*key.split("/"))
+    assert row["value"] == (0 if key.endswith("by_key") else 1)
+    assert str(find_bound_result(row, minimum=None, maximum=None, required=False)) == result
+
+
+def test_a_number_of_missing_outputs_without_proof_is_a_lower_limit(spark: SparkSession, tmp_path: Path) -> None:
+    history = make_history()
+    history.forget("outputs", "p0", 3, subscription="before")
+    history.not_drained("before")
+    row = Judged(spark, tmp_path / "run", history).measured("missing_outputs", "before")
+    assert (row["value"], row["at_least"], row["at_most"]) == (None, 0.0, None)
+
+
 def test_the_outputs_of_another_subscription_are_no_outputs_of_this_one(spark: SparkSession, tmp_path: Path) -> None:
     history = make_history()
     (row,) = history.rows("outputs", "p0", 3, subscription="by_key")
