@@ -241,7 +241,9 @@ class Parent:
         if self.awaited is moment:
             self.awaited = None
             os.write(self._ready, holding.encode())
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # A signal to the process might be taken by another thread, and this one would go on for milliseconds. A
+            # thread's own signal stops it before it returns from this call, and the other threads with it.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def await_begin(self) -> float:
         """Wait for the Unix time at which the client begins, and return it. Raises RunError if the task ends first."""
