@@ -19,7 +19,7 @@ from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite, is_ille
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import join_names
-from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
+from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario, list_cases
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.workload import Client, Commit
 from brokerproof.experiment.yaml_models import (
@@ -94,6 +94,38 @@ def load_scenario(
     assert scenario is not None
     assert topology is not None
     return scenario, topology
+
+
+def load_cases(
+    path: Path,
+    topologies: Path | Directories,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    suites: Collection[str] | None = None,
+) -> list[tuple[Scenario, Topology, dict[str, Any]]]:
+    """Return the scenario in the file `path`, its topology, and `overrides`, once for each case of its matrix.
+
+    The overrides then have the case's values too. Arguments and errors are those of `load_scenario`; an error in a case
+    names it.
+    """
+    whole, topology = load_scenario(path, topologies, overrides, suites=suites)
+    found: list[tuple[Scenario, Topology, dict[str, Any]]] = []
+    mistakes = Mistakes()
+    for case in list_cases(whole.matrix):
+        if not case.name:
+            return [(whole, topology, dict(overrides or {}))]
+        changes = {**case.overrides, "case": case.name, **(overrides or {})}
+        try:
+            found.append((*load_scenario(path, topologies, changes, suites=suites), changes))
+        except InputError as error:
+            mistakes.found += [
+                InputError(
+                    f"{each.problem}, in the case {case.name}", file=each.file, field=each.field, remedy=each.remedy
+                )
+                for each in error.mistakes
+            ]
+    mistakes.raise_all()
+    return found
 
 
 def _list_name_mistakes(stem: str, content: Mapping[str, Any], suites: Collection[str] | None) -> Iterator[InputError]:

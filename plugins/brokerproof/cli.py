@@ -40,6 +40,8 @@ examples:
   brokerproof history sync_datacenter_loss --by version
                                              its versions side by side, with the differences that
                                              are larger than noise
+  brokerproof run semantics --keep-cluster   every case of its matrix of producers and faults
+  brokerproof history semantics --by case    what each kind of consumer lost and repeated in each case
   brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
   brokerproof report RUN                     its page, JUnit XML, JSON and badge, as files
   brokerproof metrics --output brokerproof.prom
@@ -218,8 +220,9 @@ def build_parser() -> _Parser:
     )
     history.add_argument(
         "--by",
-        choices=["version", "settings", "system", "runtime"],
-        help="the last runs of one scenario in groups: by settings, also those of several scenarios",
+        choices=["version", "settings", "system", "runtime", "case"],
+        help="the last runs of one scenario in groups: by settings, also those of several scenarios; by case, a row "
+        "for each case of its matrix",
     )
 
     report = add_command("report", "recorded_run", "write a run's report as a page, JUnit XML, JSON and a badge")

@@ -119,16 +119,15 @@ class Processing:
         count = len(columns["seq"])
         shared = {**self.constant, "written_at": clock.to_utc(clock.now_us())}
         if self.commit is Commit.BY_KEY:
-            for at in range(count):
-                one = {name: values[at : at + 1] for name, values in columns.items()}
-                self._put(_name_message(one), one, shared)
+            names = list(map(_name_message, *(columns[name] for name in _NAMING)))
+            rows = join_columns("outputs", {**columns, "object": names}, shared)
+            for at, name in enumerate(names):
+                self.sink.put(name, rows.slice(at, 1))
         else:
-            self._put(f"{self.name}-{self._objects}", columns, shared)
+            name = f"{self.name}-{self._objects}"
+            self.sink.put(name, join_columns("outputs", columns, {**shared, "object": name}))
             self._objects += 1
         self.written += count
-
-    def _put(self, name: str, columns: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
-        self.sink.put(name, join_columns("outputs", columns, {**shared, "object": name}))
 
 
 # The columns of `outputs` that say which message it is.
@@ -140,12 +139,12 @@ def _acknowledge(consumer: Consumer, messages: Sequence[Any]) -> None:
         consumer.acknowledge(message)
 
 
-def _name_message(columns: Mapping[str, Any]) -> str:
+_NAMING = ("producer", "seq", "partition", "segment", "offset", "batch_index")
+
+
+def _name_message(producer: Any, seq: Any, *position: Any) -> str:
     """Return a name that only this message has: of its identity, or of its position if it has none."""
-    values = {name: _to_plain(column[0]) for name, column in columns.items()}
-    names = ("producer", "seq") if values["seq"] is not None else ("partition", "segment", "offset", "batch_index")
-    return "-".join(str(values[name]) for name in names)
-
-
-def _to_plain(value: Any) -> Any:
-    return value.as_py() if isinstance(value, pa.Scalar) else value
+    producer, seq, *position = (
+        each.as_py() if isinstance(each, pa.Scalar) else each for each in (producer, seq, *position)
+    )
+    return "-".join(map(str, position if seq is None else (producer, seq)))

@@ -17,7 +17,13 @@ from brokerproof.commands.run_argument import find_run, name_run, open_run
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.reports.badge import render_history_badge
-from brokerproof.reports.history_view import list_plain_runs, print_difference, print_groups, print_history
+from brokerproof.reports.history_view import (
+    list_plain_runs,
+    print_difference,
+    print_groups,
+    print_history,
+    print_matrix,
+)
 from brokerproof.reports.last_run_metrics import render_metrics, serve_metrics
 from brokerproof.results.history import History, open_history_to_read, open_recorded_history
 from brokerproof.results.history_schema import RecordedRun
@@ -77,6 +83,8 @@ def _print_groups(history: History, options: argparse.Namespace, settings: Setti
     _check_scenarios(options.scenarios, history, settings)
     if options.json:
         print_json([group.model_dump(mode="json") for group in groups])
+    elif by is GroupBy.CASE:
+        print_matrix(groups, Console())
     else:
         print_groups(groups, by, Console())
 

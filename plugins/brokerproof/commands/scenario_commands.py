@@ -18,7 +18,7 @@ from rich.text import Text
 
 from brokerproof import clock, lifecycle
 from brokerproof.bounded_reading import ContentError, load_yaml
-from brokerproof.checks import check_suites, list_suite_problems, load_scenario
+from brokerproof.checks import check_suites, list_suite_problems, load_cases, load_scenario
 from brokerproof.commands.output import (
     ExitStatus,
     combine_exit_statuses,
@@ -68,6 +68,7 @@ def execute_scenarios(options: argparse.Namespace, settings: Settings) -> int:
     suites = list_suites(settings.expectations)
     for file in settings.scenario_files():
         try:
+            load_cases(file, settings.topologies, suites=suites)
             scenario, topology = load_scenario(file, settings.topologies, suites=suites)
         except InputError as error:
             errors.append(error)
@@ -191,20 +192,27 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
     check_suites(settings.expectations)
     read_rules(settings)
     suites = list_suites(settings.expectations)
-    planned = [
-        load_scenario(_find_scenario_file(settings, name), settings.topologies, overrides, suites=suites)
+    cases = [
+        case
         for name in options.scenarios
+        for case in load_cases(_find_scenario_file(settings, name), settings.topologies, overrides, suites=suites)
     ]
+    planned = [(scenario, topology) for scenario, topology, _ in cases]
     check_queries(settings, announce=print_progress, warn=print_warning)
     runs = read_held_shares(print_warning)
-    for scenario, topology in planned:
-        for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]:
-            print_warning(str(warning))
+    warnings = (
+        warning
+        for scenario, topology in planned
+        for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]
+    )
+    # Cases of one matrix share most warnings.
+    for sentence in dict.fromkeys(map(str, warnings)):
+        print_warning(sentence)
     console = Console(stderr=True)
     choices = choose_clusters(planned, keep=options.keep_cluster)
     ends: list[WatchEnd] = []
-    for (scenario, topology), choice in zip(planned, choices, strict=True):
-        end = _run_scenario(scenario, topology, choice, overrides, settings, console)
+    for (scenario, topology, changes), choice in zip(cases, choices, strict=True):
+        end = _run_scenario(scenario, topology, choice, changes, settings, console)
         print_end(end, console if options.json else Console())
         ends.append(end)
         if end.status is ExitStatus.INTERRUPTED:
@@ -224,7 +232,7 @@ def _run_scenario(
     console: Console,
 ) -> WatchEnd:
     """Run one scenario and show it until it ends or the user leaves it."""
-    with Progress(console, scenario.title) as progress:
+    with Progress(console, f"{scenario.title} ({scenario.case})" if scenario.case else scenario.title) as progress:
         prepared = _prepare_meanwhile(scenario, topology, progress.print_sentence)
         airflow = EmbeddedAirflow(settings, progress.print_sentence)
         url = airflow.start()

@@ -194,8 +194,8 @@ METRICS: Mapping[str, Metric] = {
         unit="messages",
         subject="subscription with outputs",
         meaning=(
-            "delivered messages of which no consumer of the subscription wrote an output; with a minimum, a run that "
-            "shows fewer is undecided"
+            "delivered messages without an output by a consumer of the subscription; with a minimum, a run that shows "
+            "fewer is undecided"
         ),
         demand="As many outputs are missing as the scenario expects.",
         compared=False,
@@ -205,8 +205,8 @@ METRICS: Mapping[str, Metric] = {
         unit="messages",
         subject="subscription with outputs",
         meaning=(
-            "messages of which the subscription's consumers wrote two outputs or more; with a minimum, a run that "
-            "shows fewer is undecided"
+            "messages with two outputs or more by consumers of the subscription; with a minimum, a run that shows "
+            "fewer is undecided"
         ),
         demand="As many outputs are repeated as the scenario expects.",
         compared=False,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, product
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
@@ -21,6 +22,25 @@ from brokerproof.settings import from_environment
 
 # Selects the system's own default version.
 DEFAULT_VERSION = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A combination of one case from each axis of a matrix. `overrides` is {dotted path: value} of the scenario."""
+
+    name: str
+    overrides: Mapping[str, Any]
+
+
+def list_cases(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Case]:
+    """Return all combinations, the last axis changing fastest; one without a name and overrides if there is no axis."""
+    return [
+        Case(
+            name="/".join(name for name, _ in chosen),
+            overrides={path: value for _, values in chosen for path, value in values.items()},
+        )
+        for chosen in product(*(axis.items() for axis in matrix.values()))
+    ]
 
 
 class Phase(StrEnum):
@@ -166,6 +186,15 @@ class Scenario(FrozenModel):
         "this is for; a list of anomalies is for all messages, and `missing_messages` must then bound those that are "
         "missing",
     )
+    matrix: dict[
+        Annotated[str, Field(pattern=IDENTIFIER)],
+        Annotated[dict[Annotated[str, Field(pattern=IDENTIFIER)], dict[str, Any]], Field(min_length=1)],
+    ] = Field(
+        default_factory=dict,
+        description="axes of cases, such as producers and faults. A case names the values that it sets, by dotted "
+        "path. `brokerproof run` does each combination of one case from each axis, and a later axis wins",
+    )
+    case: str = Field("", description="the combination that this run is of, set by `brokerproof run`")
     workload: Workload
     phases: Phases = Phases()
     faults: list[Fault] = Field(default_factory=list)

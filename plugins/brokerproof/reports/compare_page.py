@@ -7,6 +7,7 @@ from typing import Any
 
 from brokerproof.experiment.numbers import NOTHING, format_value
 from brokerproof.reports.pages import NOISE_WORDS, Page, render
+from brokerproof.results.matrix import MATRIX_RULE, make_matrix
 from brokerproof.results.run_difference import NumberDifference, RunDifference, WordDifference
 from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
 from brokerproof.results.trends import ScenarioTrend
@@ -75,13 +76,17 @@ def render_groups(scenario: str, by: GroupBy, groups: Sequence[RunGroup], page: 
     runs, and the other groups are compared with it.
     """
     shown = groups[:MOST_COLUMNS]
+    choices = {"scenario": scenario, "by": str(by), "choices": [str(choice) for choice in GroupBy]}
+    if by is GroupBy.CASE:
+        subscriptions, rows = make_matrix(groups)
+        return render(
+            "matrix.html.j2", page, {**choices, "subscriptions": subscriptions, "rows": rows, "rule": MATRIX_RULE}
+        )
     return render(
         "groups.html.j2",
         page,
         {
-            "scenario": scenario,
-            "by": str(by),
-            "choices": [str(choice) for choice in GroupBy],
+            **choices,
             "headline": _write_groups_headline(by, shown),
             "groups": [(_name_group(group, by), group) for group in shown],
             "rows": [

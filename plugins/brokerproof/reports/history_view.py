@@ -18,6 +18,7 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.reports.verdict_style import VERDICT_STYLES
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
+from brokerproof.results.matrix import MATRIX_RULE, make_matrix
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_difference import RunDifference
 from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
@@ -168,6 +169,24 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
         console.print(Text(f"{group.name} is {groups[0].name} with {'; '.join(differences)}{more}"), soft_wrap=True)
     if left_out_names := [group.name for group in groups[MOST_COLUMNS:]]:
         console.print(Text(f"without a column: {', '.join(left_out_names)}"), soft_wrap=True)
+
+
+def print_matrix(groups: Sequence[RunGroup], console: Console) -> None:
+    """Print a row for each case of a scenario's matrix: its verdict, and what became of each subscription's outputs."""
+    subscriptions, rows = make_matrix(groups)
+    if not rows:
+        console.print("No such run is recorded yet.")
+        return
+    table = _make_table("case", "verdict", "reached", *subscriptions)
+    for row in rows:
+        table.add_row(
+            escape(row.case),
+            str(row.verdict),
+            row.reached,
+            *(escape(row.cells.get(name, NOTHING)) for name in subscriptions),
+        )
+    console.print(table)
+    console.print(Text(MATRIX_RULE, style="dim"))
 
 
 def print_difference(difference: RunDifference, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Runs in groups by version, settings, system or runtime. Each group is compared with the first, usually the largest.
+"""Runs in groups, such as those of one version. Each group is compared with the first, usually the largest.
 
 Two groups differ in a measurement if the difference of their medians is more than noise. For this, it must reach
 `SPREADS` times its standard error, the tolerance of the scenario's regression rule, and the smallest change that counts
@@ -53,6 +53,8 @@ class GroupBy(StrEnum):
     SETTINGS = "settings"
     SYSTEM = "system"
     RUNTIME = "runtime"
+    # The case of a scenario's matrix.
+    CASE = "case"
 
 
 class GroupedMeasurement(StrictModel):
@@ -139,6 +141,8 @@ def list_rows(groups: Sequence[RunGroup]) -> list[tuple[MeasurementName, list[Gr
 def _find_group(run: RecordedRun, by: GroupBy) -> str:
     if by is GroupBy.VERSION:
         return f"{run.system} {run.system_version}"
+    if by is GroupBy.CASE:
+        return run.parameters["scenario"].get("case") or "no case"
     return {GroupBy.SETTINGS: run.comparable, GroupBy.SYSTEM: run.system, GroupBy.RUNTIME: run.runtime}[by]
 
 

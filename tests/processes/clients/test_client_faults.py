@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from brokerproof.errors import NodeError
 from brokerproof.experiment.fault import Fault
 from brokerproof.faults.client_runtime import ClientRuntime
 from brokerproof.faults.targets import list_clients
+from brokerproof.machine.processes import is_stopped
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientEpochs,
@@ -223,3 +226,33 @@ def test_a_moment_that_does_not_come_is_told(make: Any, monkeypatch: pytest.Monk
         act_on(run).kill(CONSUMER)
     assert len(clients_of(run)) == 1
     end(run, task)
+
+
+AT_ITS_MOMENT = """
+import os, sys, threading
+from brokerproof.clients.client_process import Parent
+from brokerproof.experiment.fault import ClientMoment
+
+parent = Parent(os.open(os.devnull, os.O_WRONLY))
+for _ in range(3):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+def work():
+    parent.awaited = ClientMoment.IN_BATCH
+    parent.reach(ClientMoment.IN_BATCH, "")
+    os.write(1, b"went on")
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_a_client_does_nothing_after_its_moment(tmp_path: Path) -> None:
+    # If the signal went to the process, another thread would take it, and the client would go on meanwhile.
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", AT_ITS_MOMENT], stdout=subprocess.PIPE)
+        try:
+            wait_until(lambda pid=process.pid: is_stopped(pid), timeout_s=20, what="the client to stop", every_s=0.001)
+        finally:
+            process.kill()
+            output, _ = process.communicate()
+        assert output == b""

@@ -34,7 +34,8 @@ def test_an_anomaly_that_needs_what_the_system_lacks_is_not_counted_as_held(plan
     assert inapplicable(judgement) == {"not_replicated": WITHOUT_REPLICATION}
     assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("passed", 10, 10)
     assert judgement["why"] == (
-        f"All 10 expectations hold for 40 messages and places. Not applicable: `not_replicated` ({WITHOUT_REPLICATION})."
+        "All 10 expectations hold for 40 messages and places. "
+        f"Not applicable: `not_replicated` ({WITHOUT_REPLICATION})."
     )
 
 
