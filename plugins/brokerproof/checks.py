@@ -357,10 +357,10 @@ def _list_fault_mistakes(
         yield InputError(
             f"no node of `{scenario.topology}` has {words}", field="targets", remedy="leave one of them out"
         )
-    if fault.when:
-        condition, name = fault.when.earlier_fault
+    if fault.when and fault.when.rereplicated:
+        name = fault.when.rereplicated
         if any(one.name == name and one.targets.client for one in scenario.faults):
-            yield InputError(f"`{name}` is done to clients", field=f"when.{condition}", remedy="name a fault of nodes")
+            yield InputError(f"`{name}` is done to clients", field="when.rereplicated", remedy="name a fault of nodes")
     if fault.when and fault.when.healthy:
         earlier = next(one for one in scenario.faults if one.name == fault.when.healthy)
         is_known = earlier.kind in FAULT_KINDS
@@ -391,8 +391,6 @@ def _list_client_mistakes(fault: Fault, scenario: Scenario, topology: Topology) 
         yield from _find_unknown(targets.subscription, subscriptions, "subscription", "targets.subscription")
     elif not unknown and not list_clients(targets, workload, topology):
         yield InputError(f"no {targets.client} fits them", field="targets", remedy="leave one of them out")
-    if fault.when is not None:
-        yield InputError("is about nodes, and the targets are clients", field="when", remedy="use `at_s`")
 
 
 def _find_no_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> list[InputError]:

@@ -181,7 +181,7 @@ REASONS: Sequence[Reason] = (
         may=_any,
     ),
     Reason(
-        pattern=r"waited \d+ s for \w+ to (take effect|be healed, with its nodes healthy), before",
+        pattern=r"waited \d+ s for \w+ to (take effect|be healed, with its targets healthy), before",
         name="the condition of a fault did not come true in time",
         may=_any,
     ),

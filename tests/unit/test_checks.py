@@ -312,7 +312,6 @@ def test_a_fault_selects_clients(tmp_path: Path, targets: dict[str, Any], labels
             "no producer",
         ),
         ({"targets": {"client": "producer"}, "kind": "destroy"}, "kind", "`destroy` is not done to clients"),
-        ({"targets": {"client": "producer"}, "when": HEALTHY}, "when", "is about nodes"),
     ],
 )
 def test_a_fault_that_clients_cannot_have_is_refused(
@@ -326,9 +325,10 @@ def test_a_fault_that_clients_cannot_have_is_refused(
     assert caught.value.remedy
 
 
-def test_no_fault_waits_for_the_health_of_clients(tmp_path: Path) -> None:
+def test_a_fault_may_wait_for_the_health_of_clients_and_not_for_their_data(tmp_path: Path) -> None:
     earlier = {"name": "gone", "kind": "stop", "targets": {"client": "producer"}, "heal_after_s": 1}
-    later = {"name": "next", "kind": "stop", "targets": {"nodes": ["broker-eu-2"]}, "when": HEALTHY}
+    later = {"name": "next", "kind": "stop", "targets": {"client": "producer"}}
+    load(tmp_path, {"overrides": {}, "faults": [earlier, {**later, "when": HEALTHY}]})
     with pytest.raises(InputError, match="`gone` is done to clients") as caught:
-        load(tmp_path, {"overrides": {}, "faults": [earlier, later]})
-    assert caught.value.field == "faults.1.when.healthy"
+        load(tmp_path, {"overrides": {}, "faults": [earlier, {**later, "when": {"rereplicated": "gone"}}]})
+    assert caught.value.field == "faults.1.when.rereplicated"

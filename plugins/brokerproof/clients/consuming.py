@@ -22,7 +22,7 @@ from brokerproof.clients.client_process import run_client
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment
-from brokerproof.clients.sink import Processing, Sink
+from brokerproof.clients.sink import Processing, Sink, list_places
 from brokerproof.errors import AdminError
 from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.workload import ClientRole, Commit, Subscription
@@ -41,8 +41,8 @@ _CLOSE_S, _EARLY_CLOSE_S = 20.0, 1.0
 # A consumer that a fault may end gathers at most this many messages, for at most this many seconds. It records them
 # before it acknowledges them.
 _MOST_GATHERED, _GATHER_S = 1000, 0.1
-# The time that the cluster has to confirm acks before messages are processed, and the time between two questions.
-_CONFIRM_S, _CONFIRM_AGAIN_S = 5.0, 0.05
+# The time that the cluster has to confirm acks at the end of the run, and the time between two questions at any time.
+_CONFIRM_S, _CONFIRM_AGAIN_S = 10.0, 0.05
 
 
 log = logging.getLogger(__name__)
@@ -250,25 +250,41 @@ class MovingConsumer:
             name=f"{self.task.consumer}-{incarnation}",
             constant={**self._constant, "cluster": cluster, "incarnation": incarnation},
             describe=clients.describe,
-            confirm=partial(self._confirm, cluster),
+            confirm=partial(self._confirm, cluster, clients.describe),
             reach=lambda moment, holding: self.reach(moment, holding),
         )
 
-    def _confirm(self, cluster: str, consumer: Consumer, columns: Mapping[str, Any]) -> bool:
-        """Wait until the cluster confirms the acks of messages with these columns. Returns False if it does not.
+    def _confirm(
+        self,
+        cluster: str,
+        describe: Callable[[Sequence[Any]], Mapping[str, Any]],
+        consumer: Consumer,
+        columns: Mapping[str, Any],
+    ) -> bool:
+        """Wait until the cluster confirms the acks of messages with these columns. Returns False if the consumer ends.
 
-        The consumer receives meanwhile, because some clients send acks only when they are asked for messages.
+        The consumer receives meanwhile, because some clients send acks only when they are asked for messages. If one of
+        the messages comes again, its ack was lost, and it is acknowledged again.
         """
+        places = set(list_places(columns))
         last: dict[int, tuple[int, int]] = {}
-        for partition, *place in zip(*(columns[name] for name in ("partition", "segment", "offset")), strict=True):
-            last[int(partition)] = max(last.get(int(partition), (-1, -1)), (int(place[0]), int(place[1])))
-        until = time.monotonic() + _CONFIRM_S
-        while self.observation is not None and time.monotonic() < until and not self.hurrying.is_set():
+        for _, _, partition, segment, offset, _ in places:
+            last[partition] = max(last.get(partition, (-1, -1)), (segment, offset))
+        gives_up_at = float("inf")
+        while self.observation is not None and time.monotonic() < gives_up_at and not self.hurrying.is_set():
             with suppress(AdminError):
                 answers = self.observation.find_acknowledged(cluster, self.task.subscription)
                 if all(partition in answers and answers[partition][:2] > place for partition, place in last.items()):
                     return True
-            self._receive_into(self._come_meanwhile, consumer, _CONFIRM_AGAIN_S)
+            come: list[Any] = []
+            self._receive_into(come, consumer, _CONFIRM_AGAIN_S)
+            for message in come:
+                if places.isdisjoint(list_places(describe([message]))):
+                    self._come_meanwhile.append(message)
+                else:
+                    consumer.acknowledge(message)
+            if self.stopping.is_set():
+                gives_up_at = min(gives_up_at, time.monotonic() + _CONFIRM_S)
         return False
 
 

@@ -8,7 +8,7 @@ matter how often the message was processed.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ class Processing:
         count = len(columns["seq"])
         shared = {**self.constant, "written_at": clock.to_utc(clock.now_us())}
         if self.commit is Commit.BY_KEY:
-            names = list(map(_name_message, *(columns[name] for name in _NAMING)))
+            names = [_name_message(*place) for place in list_places(columns)]
             rows = join_columns("outputs", {**columns, "object": names}, shared)
             for at, name in enumerate(names):
                 self.sink.put(name, rows.slice(at, 1))
@@ -142,9 +142,12 @@ def _acknowledge(consumer: Consumer, messages: Sequence[Any]) -> None:
 _NAMING = ("producer", "seq", "partition", "segment", "offset", "batch_index")
 
 
+def list_places(columns: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of `_NAMING` of each message, from columns as those of `Clients.describe`."""
+    values = (columns[name] for name in _NAMING)
+    yield from zip(*(each.to_pylist() if isinstance(each, pa.Array) else each for each in values), strict=True)
+
+
 def _name_message(producer: Any, seq: Any, *position: Any) -> str:
     """Return a name that only this message has: of its identity, or of its position if it has none."""
-    producer, seq, *position = (
-        each.as_py() if isinstance(each, pa.Scalar) else each for each in (producer, seq, *position)
-    )
     return "-".join(map(str, position if seq is None else (producer, seq)))

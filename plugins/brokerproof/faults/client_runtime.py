@@ -89,6 +89,8 @@ class ClientRuntime:
 
     def _order(self, name: str, state: ClientState, *, timeout_s: float, moment: bool = True) -> None:
         client, awaited = self.clients[name].client, self.fault.targets.moment if moment else None
+        if awaited is not None and not self.is_alive(name):
+            raise NodeError(f"{name} was never at the moment `{awaited}`, because its process does not run")
         with _turns:
             last = read_record(self.run, ClientOrder, client)
             order = ClientOrder(

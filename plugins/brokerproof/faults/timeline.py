@@ -21,6 +21,7 @@ from brokerproof.experiment.workload import MAX_RATE
 from brokerproof.faults.courses import Course, CourseWaits, run_courses
 from brokerproof.faults.healing import Healing
 from brokerproof.faults.injections import Injections
+from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.rate_search import search_rate
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.stage import Stage
@@ -241,17 +242,19 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
     left_s = max(0.0, (times.ends_at - stage.clock.now_us()) / 1e6)
     within_s, then = (left_s, ", and the load ended then") if left_s < when.within_s else (when.within_s, "")
     deadline = stage.clock.monotonic_s() + within_s
-    helps = FAULT_KINDS[next(one.kind for one in stage.run.scenario.faults if one.name == earlier)].helps
+    earlier_fault = next(one for one in stage.run.scenario.faults if one.name == earlier)
+    helps = FAULT_KINDS[earlier_fault.kind].helps
     state = FaultState.RECOVERED if condition == "healthy" and not helps else FaultState.EFFECTIVE
     yield lambda: injections.has_reached(earlier, state) or stage.clock.monotonic_s() >= deadline
     if not injections.has_reached(earlier, state):
-        what = "take effect" if state is FaultState.EFFECTIVE else "be healed, with its nodes healthy"
+        what = "take effect" if state is FaultState.EFFECTIVE else "be healed, with its targets healthy"
         raise DeadlineError(f"waited {within_s:.0f} s for {earlier} to {what}, before {fault.name}{then}")
     targets = injections.targets[earlier]
     if when.for_s is not None:
-        ask = _make_lasting_condition(stage, targets, when.for_s, healthy=condition == "healthy")
+        around = injections.make_surroundings(earlier_fault)
+        ask = _make_lasting_condition(stage, around, targets, when.for_s, healthy=condition == "healthy")
         result = "pass" if condition == "healthy" else "fail"
-        what, every_s = f"the nodes of {earlier} to {result} their health checks for {when.for_s:g} s", 0.25
+        what, every_s = f"the targets of {earlier} to {result} their health checks for {when.for_s:g} s", 0.25
     else:
         ask = lambda: _is_rereplicated(stage, targets)  # noqa: E731
         what, every_s = f"the data of {earlier} to be replicated again", 0.5
@@ -263,18 +266,20 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
     )
 
 
-def _make_lasting_condition(stage: Stage, nodes: list[str], for_s: float, *, healthy: bool) -> Callable[[], bool]:
-    """Return a function that tests whether every node has been `healthy`, true or false, for the last `for_s` seconds.
+def _make_lasting_condition(
+    stage: Stage, around: Surroundings, targets: list[str], for_s: float, *, healthy: bool
+) -> Callable[[], bool]:
+    """Return a function that tests whether every target has been `healthy`, true or false, for the last `for_s` seconds.
 
     The time before the function was made does not count.
     """
-    specs = [stage.specs[name] for name in nodes]
+    specs = [around.specs[name] for name in targets]
     since = stage.clock.monotonic_s()
 
     def lasts() -> bool:
         nonlocal since
         asked = stage.clock.monotonic_s()
-        if any(stage.provisioning.is_healthy(spec) is not healthy for spec in specs):
+        if any(around.is_healthy(spec) is not healthy for spec in specs):
             since = stage.clock.monotonic_s()
         return asked - since >= for_s
 
