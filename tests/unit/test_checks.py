@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from brokerproof.checks import check_topology, load_scenario, load_topology
+from brokerproof.checks import check_topology, load_cases, load_scenario, load_topology
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.topology import Topology
@@ -18,7 +18,7 @@ from brokerproof.runtimes.registry import RUNTIMES
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar.system import Pulsar
 from brokerproof.systems.registry import list_systems, load_system
-from builders import TOPOLOGIES
+from builders import SCENARIOS, TOPOLOGIES
 
 
 class Bare:
@@ -332,3 +332,52 @@ def test_a_fault_may_wait_for_the_health_of_clients_and_not_for_their_data(tmp_p
     with pytest.raises(InputError, match="`gone` is done to clients") as caught:
         load(tmp_path, {"overrides": {}, "faults": [earlier, {**later, "when": {"rereplicated": "gone"}}]})
     assert caught.value.field == "faults.1.when.rereplicated"
+
+
+MATRIX = {
+    "producer": {"slow": {"workload.rate": 10}, "fast": {"workload.rate": 900}},
+    "fault": {"none": {"faults": []}, "gone": {}, "steady": {"workload.rate": 50}},
+}
+
+
+def test_each_combination_of_a_matrix_is_a_case_and_a_later_axis_wins(tmp_path: Path) -> None:
+    load(tmp_path, {"overrides": {}}, matrix=MATRIX)
+    file = tmp_path / "experiment.yaml"
+    cases = load_cases(file, TOPOLOGIES, {"overrides": {}, "workload.size": 70})
+    found = [(scenario.case, scenario.workload.rate, len(scenario.faults)) for scenario, _, _ in cases]
+    assert found == [
+        ("slow/none", 10, 0),
+        ("slow/gone", 10, 1),
+        ("slow/steady", 50, 1),
+        ("fast/none", 900, 0),
+        ("fast/gone", 900, 1),
+        ("fast/steady", 50, 1),
+    ]
+    # The overrides make the same scenario of the file again, as Airflow's task does.
+    assert [load_scenario(file, TOPOLOGIES, changes)[0] for _, _, changes in cases] == [each for each, _, _ in cases]
+    assert {scenario.workload.size for scenario, _, _ in cases} == {70}
+
+
+def test_a_scenario_without_a_matrix_is_its_only_case(tmp_path: Path) -> None:
+    load(tmp_path, {"overrides": {}})
+    ((scenario, _, changes),) = load_cases(tmp_path / "experiment.yaml", TOPOLOGIES, {"overrides": {}})
+    assert (scenario.case, changes) == ("", {"overrides": {}})
+
+
+def test_a_mistake_of_a_case_names_it(tmp_path: Path) -> None:
+    load(tmp_path, {"overrides": {}}, matrix={"producer": {"slow": {}, "odd": {"workload.rate": -1}}})
+    with pytest.raises(InputError, match="in the case odd") as caught:
+        load_cases(tmp_path / "experiment.yaml", TOPOLOGIES, {"overrides": {}})
+    assert caught.value.field == "workload.rate"
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, {"overrides": {}}, matrix={"producer": {}})
+    assert caught.value.field == "matrix.producer"
+
+
+def test_the_shipped_matrix_has_usable_cases() -> None:
+    cases = load_cases(SCENARIOS / "semantics.yaml", TOPOLOGIES)
+    assert len({scenario.case for scenario, _, _ in cases}) == len(cases) >= 10
+    # A case in which clients die has to show what its kinds of consumer lose and repeat.
+    for scenario, _, _ in cases:
+        if scenario.case.endswith("/consumers_killed"):
+            assert {key.split("/")[0] for key in scenario.bounds} == {"missing_outputs", "repeated_outputs"}

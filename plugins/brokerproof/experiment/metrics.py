@@ -197,7 +197,7 @@ METRICS: Mapping[str, Metric] = {
             "delivered messages without an output by a consumer of the subscription; with a minimum, a run that shows "
             "fewer is undecided"
         ),
-        demand="As many outputs are missing as the scenario expects.",
+        demand="The number of missing outputs is within the bounds of the scenario.",
         compared=False,
         minimum_is_to_show=True,
     ),
@@ -208,7 +208,7 @@ METRICS: Mapping[str, Metric] = {
             "messages with two outputs or more by consumers of the subscription; with a minimum, a run that shows "
             "fewer is undecided"
         ),
-        demand="As many outputs are repeated as the scenario expects.",
+        demand="The number of repeated outputs is within the bounds of the scenario.",
         compared=False,
         minimum_is_to_show=True,
     ),

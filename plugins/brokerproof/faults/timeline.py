@@ -269,7 +269,7 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
 def _make_lasting_condition(
     stage: Stage, around: Surroundings, targets: list[str], for_s: float, *, healthy: bool
 ) -> Callable[[], bool]:
-    """Return a function that tests whether every target has been `healthy`, true or false, for the last `for_s` seconds.
+    """Return a function that tests whether every target is `healthy`, true or false, for the last `for_s` seconds.
 
     The time before the function was made does not count.
     """

@@ -172,7 +172,7 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
 
 
 def print_matrix(groups: Sequence[RunGroup], console: Console) -> None:
-    """Print a row for each case of a scenario's matrix: its verdict, and what became of each subscription's outputs."""
+    """Print a row for each case of a scenario's matrix: its verdict, and what its consumers lost and repeated."""
     subscriptions, rows = make_matrix(groups)
     if not rows:
         console.print("No such run is recorded yet.")

@@ -18,7 +18,7 @@ _WORDS = {"missing_outputs": "lost", "repeated_outputs": "repeated"}
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRow:
-    """A case: its verdict, how many of its runs reached its state, and {subscription: what became of its outputs}.
+    """A case: its verdict, how many of its runs reached its state, and {subscription: what it lost and repeated}.
 
     `verdict` is the worst of the case's runs, and `newest` the id of the newest one.
     """

@@ -1,5 +1,5 @@
 -- Messages that a subscription got whose consumers write outputs, and that have no output there. A delivery below the end
--- of a drain was acknowledged, so nothing of it is open.
+-- of a drain was acknowledged, so its consumers have finished with it.
 CREATE VIEW missing_outputs AS
 SELECT
     f.who, f.number, f.topic, f.cluster, f.subscription, f.deliveries,
