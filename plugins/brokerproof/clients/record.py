@@ -50,6 +50,8 @@ class Reservation(StrictModel):
 
     first: int = 0
     until: int
+    # Whether the process raises `until` no more, because another process goes on behind it.
+    is_last: bool = False
     # Unix time in seconds, before the year 3000, so that later seqs have a time too.
     start_at: float = Field(ge=0, lt=32_503_680_000)
 

@@ -552,6 +552,8 @@ class ClientState(StrEnum):
     # It ends in order: a producer after its answers, a consumer after the messages that it holds.
     STOPPED = "stopped"
     KILLED = "killed"
+    # A second process of a producer's name has begun beside its process: it was refused, or it replaced the first one.
+    FENCED = "fenced"
 
 
 class ClientOrder(Record):
@@ -577,7 +579,7 @@ class ClientEpoch(StrictModel):
     # When the process was connected: a producer before its first message, a consumer after it has subscribed.
     ready_at: Moment | None = None
     ended_at: Moment | None = None
-    # The fault that ended it; None if it ended by itself or was ended by something else.
+    # The fault that ended it, or that began it in vain; None if it ended by itself or was ended by something else.
     fault: str | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -143,6 +144,83 @@ def test_a_producer_that_a_fault_stops_sends_nothing_more_and_leaves_no_reserved
     }
     assert len(first) >= sent
     assert [each.fault for each in read_epochs(run, "load-0").epochs] == ["f", None]
+
+
+def test_a_second_producer_that_is_refused_is_recorded_and_the_first_one_goes_on(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make("fence", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    monkeypatch.setenv("ENDLESS_REFUSES", "yes")
+    runtime = act_on(run)
+    runtime.fence(PRODUCER)
+    assert "was refused: mycluster-p0: ConnectionRefusedError: a producer" in str(runtime.evidence_of_fencing(PRODUCER))
+    assert runtime.is_healthy(runtime.make_specs()[PRODUCER])
+    before = len(task.rows)
+    wait_until(lambda: len(task.rows) > before + 300, timeout_s=60, what="rows of the first process")
+    rows = end(run, task)
+    outcomes(rows)
+    assert {row["epoch"] for row in rows} == {0}
+    epochs = read_epochs(run, "load-0")
+    assert [(each.epoch, each.fault) for each in epochs.epochs] == [(0, None), (1, "f")]
+    assert epochs.epochs[1].ready_at is None
+    produced = read_record(run, ProducerEnd, 0)
+    assert produced is not None
+    assert (produced.epoch, produced.problem, produced.fault) == (0, None, None)
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_a_second_producer_takes_over_behind_what_the_first_one_may_send(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool
+) -> None:
+    if is_fenced:
+        (tmp_path / "owner").touch()
+        monkeypatch.setenv("ENDLESS_OWNER", str(tmp_path / "owner"))
+    run = make("fence", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    runtime = act_on(run)
+    runtime.fence(PRODUCER)
+    evidence = str(runtime.evidence_of_fencing(PRODUCER))
+    # A cluster that fences nobody is found out.
+    assert re.search(r"; what the earlier process sent after that: " + ("fenced" if is_fenced else "acked"), evidence)
+    assert ("acked" in evidence) is not is_fenced
+    assert runtime.is_healthy(runtime.make_specs()[PRODUCER])
+    wait_until(lambda: task.rows[-1]["epoch"] == 1, timeout_s=60, what="rows of the second process")
+    rows = end(run, task)
+    found = outcomes(rows)
+    assert max(row["seq"] for row in rows if row["epoch"] == 0) < min(row["seq"] for row in rows if row["epoch"] == 1)
+    assert "acked" in {found[row["seq"]] for row in rows if row["epoch"] == 1}
+    unsent = [row for row in rows if row["error"] == "another process took over before"]
+    assert {(row["epoch"], row["outcome"], row["sent_at"]) for row in unsent} == {(0, "unknown", None)}
+    first, second = read_epochs(run, "load-0").epochs
+    assert (first.fault, second.fault) == ("f", None)
+    # They ran together for a while.
+    assert second.ready_at < first.ended_at
+    produced = read_record(run, ProducerEnd, 0)
+    assert produced is not None
+    assert (produced.epoch, produced.problem, produced.fault) == (1, None, None)
+
+
+def test_a_second_producer_that_dies_before_it_is_refused_is_no_effect(make: Any) -> None:
+    run = make("fence", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    (first,) = clients_of(run)
+
+    def kill_second() -> None:
+        wait_until(lambda: len(clients_of(run)) > 1, timeout_s=60, what="the second process")
+        next(each for each in clients_of(run) if each.pid != first.pid).kill()
+
+    killing = threading.Thread(target=kill_second)
+    killing.start()
+    runtime = act_on(run)
+    with pytest.raises(NodeError, match="mycluster-p0 was not fenced: process .* was neither connected nor refused"):
+        runtime.fence(PRODUCER)
+    killing.join()
+    assert runtime.evidence_of_fencing(PRODUCER) is None
+    end(run, task)
 
 
 def test_a_client_that_a_fault_freezes_does_nothing_until_it_goes_on(make: Any) -> None:
