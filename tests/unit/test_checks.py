@@ -312,6 +312,8 @@ def test_a_fault_selects_clients(tmp_path: Path, targets: dict[str, Any], labels
             "no producer",
         ),
         ({"targets": {"client": "producer"}, "kind": "destroy"}, "kind", "`destroy` is not done to clients"),
+        ({"targets": {"client": "consumer"}, "kind": "fence"}, "targets.client", "`fence` is done to producers"),
+        ({"targets": {"region": "eu"}, "kind": "fence"}, "targets.client", "`fence` is done to producers"),
         ({"targets": {"client": "producer"}, "when": HEALTHY}, "when", "is about nodes"),
     ],
 )
