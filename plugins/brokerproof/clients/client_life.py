@@ -64,7 +64,7 @@ class _Second:
     connected_us: int | None = None
     has_begun: bool = False
     stops_first_at_s: float = float("inf")
-    # What became of the messages that the first process sent after the second one was connected.
+    # The outcomes of the messages that the first process sent after the second one was connected.
     fates: Counter[str] = field(default_factory=Counter)
 
     def count_fates(self, rows: pa.RecordBatch) -> None:

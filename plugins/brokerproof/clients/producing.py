@@ -517,8 +517,9 @@ class ScheduledProducer:
     def _end_record(self, keeper: threading.Thread) -> None:
         """Write the remaining rows to the record. The rows of messages held back until the end come last.
 
-        If another process goes on behind this one, the reserved messages that were not sent have rows too. Nobody waits
-        for these messages, so their outcome is `unknown`, which counts in no measured time.
+        If another process goes on behind this one, the reserved messages that were not sent have rows too. Their
+        outcome is `unknown`, because they were not due, and such rows without a time of sending count in no measured
+        time.
 
         If the thread that writes the record failed, its error is raised.
         """

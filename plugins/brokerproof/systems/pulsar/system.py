@@ -109,8 +109,10 @@ class Pulsar:
         return topology_rules.validate(topology)
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Raises InputError unless every cluster that is published to has the workload's namespace, and each topic as
-        many producers as its access allows."""
+        """Raises InputError if a cluster that is published to lacks the workload's namespace.
+
+        Also raises InputError if several producers publish to a topic that each of them needs for itself.
+        """
         workload = scenario.workload
         access = parse(PulsarClientSettings, workload.client.model_dump(), file="").access
         if access is not None and workload.producers > 1:
