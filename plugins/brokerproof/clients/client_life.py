@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from brokerproof import clock
 from brokerproof.clients.client_process import ClientProcess
 from brokerproof.clients.record import RecordReader, Segment, list_epochs, read_end
+from brokerproof.errors import RunError
 from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.workload import ClientRole
 from brokerproof.run.directory import Run
@@ -25,6 +26,7 @@ from brokerproof.run.records import (
     ClientEpochs,
     ClientOrder,
     ClientState,
+    ConsumerEnd,
     EarlyEnd,
     FaultsUndone,
     ProducerEnd,
@@ -48,6 +50,8 @@ _CONTEST_S = 60.0
 _SUPERSEDE_S = 5.0
 # It then goes on for this time, in which the cluster should refuse what it sends.
 _OVERLAP_S = 1.0
+# If Spark repeats the task, the earlier process must have recorded its end within this time.
+_EARLIER_END_S = 15.0
 
 
 @dataclass(kw_only=True)
@@ -75,7 +79,7 @@ class _Second:
 
     def describe_fates(self) -> str:
         found = ", ".join(f"{fate} {count:,}" for fate, count in sorted(self.fates.items())) or "none"
-        return f"what the earlier process sent after that: {found}"
+        return f"of what the earlier process sent after that: {found}"
 
 
 class ClientLife:
@@ -86,16 +90,22 @@ class ClientLife:
 
         If `is_overdue` returns true, the client is killed and stays dead.
         """
-        client = run.scenario.workload.list_clients(run.topology, role)[number]
-        self._run, self._client, self._number = run, client.client, number
+        clients = run.scenario.workload.list_clients(run.topology, role)
+        client = clients[number]
+        self._run, self._role, self._client, self._number = run, role, client.client, number
         self._module, self._is_overdue = module, is_overdue
         self._takes_orders = any(fault.targets.client is role for fault in run.scenario.faults)
+        before = read_record(run, ClientEpochs, self._client) if self._takes_orders else None
+        self._epochs = list(before.epochs) if before else []
+        self._attempt = max((each.attempt + 1 for each in self._epochs), default=0)
+        if self._epochs and (fault := self._find_repeating_fault(each.client for each in clients)):
+            self._excuse_earlier_process(fault)
         # If Spark repeats the task, earlier processes have left records too. They may still write.
         self.earlier = [RecordReader(run, self._client, epoch=each) for each in list_epochs(run, self._client)]
         self.readers = list(self.earlier)
-        self._epochs: list[ClientEpoch] = []
-        self._stands_by = client.standby
-        self._state = ClientState.STOPPED if client.standby else ClientState.RUNNING
+        # A client that a fault ended stays dead in a repeated task too.
+        self._stands_by = before.state in (ClientState.STOPPED, ClientState.KILLED) if before else client.standby
+        self._state = ClientState.STOPPED if self._stands_by else ClientState.RUNNING
         # Orders to an earlier task were for its client.
         self._followed = order.number if (order := self._read_order()) else 0
         self._open: ClientOrder | None = None
@@ -127,14 +137,16 @@ class ClientLife:
         """
         if self._stands_by:
             self._answer("")
+            agree = None
         while not self._stands_by or self._await_start():
             self._stands_by = False
             process, reader = self._start()
             self.readers.append(reader)
-            if agree is not None and len(self._epochs) == 1:
+            if agree is not None:
                 process.await_ready()
                 self._change_epoch(ready_at=clock.now_us())
                 process.begin(agree())
+                agree = None
             self._answer("")
             yield from self._live_through(process, reader)
             while (second := self._second) is not None:
@@ -147,7 +159,7 @@ class ClientLife:
 
     def _start(self, *, beside: bool = False) -> tuple[ClientProcess, RecordReader]:
         epoch = max(self.epoch, *(each.epoch for each in self._epochs), -1) + 1
-        self._epochs.append(ClientEpoch(epoch=epoch, started_at=clock.now_us()))
+        self._epochs.append(ClientEpoch(epoch=epoch, attempt=self._attempt, started_at=clock.now_us()))
         process = ClientProcess(self._module, self._run, self._client, self._number, epoch, beside=beside)
         return process, RecordReader(self._run, self._client, epoch=epoch)
 
@@ -219,6 +231,13 @@ class ClientLife:
                 process.freeze()
                 self._state = order.state
                 self._answer(f"process {process.pid} was frozen{held}", order)
+            case ClientState.REPEATED:
+                self._change_epoch(fault=order.fault)
+                process.kill()
+                self._change_epoch(ended_at=clock.now_us())
+                self._state = order.state
+                self._answer(f"process {process.pid} {process.describe_end()}, and its task failed{held}", order)
+                raise RunError(f"{order.fault} makes this task fail, so that Spark repeats it")
             case ClientState.FENCED:
                 process.thaw()
                 second, reader = self._start(beside=True)
@@ -261,7 +280,7 @@ class ClientLife:
         """Record that the cluster refused the second process. Without its words, the fault had no effect."""
         epoch = second.reader.epoch
         self._end_second()
-        end = read_end(self._run, ProducerEnd, self._number, epoch)
+        end = self._read_end(epoch)
         if end is not None and end.problem:
             self._state = ClientState.FENCED
             said = f"process {second.process.pid} was refused: {end.problem}{second.held}"
@@ -317,6 +336,33 @@ class ClientLife:
                 return False
             time.sleep(_LOOK_FOR_ORDERS_EVERY_S)
         return False
+
+    def _find_repeating_fault(self, clients: Iterable[str]) -> str | None:
+        """Return the fault that made Spark repeat the tasks of these clients; None if no fault did."""
+        answers = (read_record(self._run, ClientEpochs, client) for client in clients)
+        repeated = next((each for each in answers if each and each.state is ClientState.REPEATED), None)
+        order = read_record(self._run, ClientOrder, repeated.client) if repeated else None
+        return order.fault if order and order.state is ClientState.REPEATED else None
+
+    def _excuse_earlier_process(self, fault: str) -> None:
+        """Note that the fault ended the last process of the earlier task, once its own record proves its end.
+
+        Spark kills the earlier tasks, and a client ends after its task. Without the proof, the process may still act,
+        and the verdict is unknown.
+        """
+        last = self._epochs[-1]
+        if last.ended_at is not None:
+            return
+        deadline = time.monotonic() + _EARLIER_END_S
+        while (end := self._read_end(last.epoch)) is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_FOR_ORDERS_EVERY_S)
+        if end is not None:
+            self._epochs[-1] = last.model_copy(update={"ended_at": end.at, "fault": fault})
+
+    def _read_end(self, epoch: int) -> ProducerEnd | ConsumerEnd | None:
+        if self._role is ClientRole.PRODUCER:
+            return read_end(self._run, ProducerEnd, self._number, epoch)
+        return read_end(self._run, ConsumerEnd, self._number, epoch)
 
     def _read_order(self) -> ClientOrder | None:
         return read_record(self._run, ClientOrder, self._client) if self._takes_orders else None

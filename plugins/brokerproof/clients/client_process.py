@@ -1,8 +1,9 @@
 """A producer or consumer under test as a process: how a Spark task starts it, follows its record, and ends it.
 
 The task writes lines to the client's standard input: the time at which the client begins, `stop` if a fault stops the
-client, and the moment at which the client has to freeze itself for a fault. A producer learns that another process of
-its name has connected. If the input ends, the task is gone. The client then gives up pending attempts, records its end, and exits. So no client outlives a killed task or driver.
+client, and the moment at which the client has to freeze itself for a fault. The line `superseded` tells a producer that
+another process of its name has connected. If the input ends, the task is gone. The client then gives up pending
+attempts, records its end, and exits. So no client outlives a killed task or driver.
 """
 
 from __future__ import annotations

@@ -67,6 +67,9 @@ _CLOSE_S = 10.0
 # A cluster may refuse the name of a killed producer for this many seconds. The second number is the time between two
 # attempts.
 _RECONNECT_S, _RECONNECT_EVERY_S = 20.0, 0.2
+# A second producer of a name tries for this many seconds. Pulsar (4.0.8) fences the first one and refuses the second
+# one at once, because the first one's end is not complete yet (`addProducer` of AbstractTopic).
+_CONTEST_S = 2.0
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000
 _ROWS = 10_000
@@ -205,8 +208,8 @@ class ScheduledProducer:
 
         When a fault sets `stopping`, the producer sends nothing more, waits for the answers, and ends. When a fault
         sets `superseded`, another process of the same name has connected, and goes on behind what this one has reserved
-        by then. `beside` says that this is such a process, whose refusal is an answer and no reason to wait. `reach` is
-        called at each moment for which a fault may wait, with what the producer holds; None if no fault waits.
+        by then. `beside` says that this is such a process, which may be refused. `reach` is called at each moment for
+        which a fault may wait, with what the producer holds; None if no fault waits.
         """
         self.run, self.task, self.workload = run, task, run.scenario.workload
         self.attempts = Attempts()
@@ -282,7 +285,8 @@ class ScheduledProducer:
 
     def _connect(self, clients: Clients) -> Producer:
         """Return a producer. A cluster may refuse it as long as it takes an earlier process for alive."""
-        deadline = time.monotonic() + (_RECONNECT_S if self._epoch and not self._beside else 0)
+        patience_s = _CONTEST_S if self._beside else _RECONNECT_S if self._epoch else 0
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 return clients.producer(self.task.producer)

@@ -77,6 +77,21 @@ class ClientRuntime:
         answer = self._read(name)
         return answer.evidence if answer.state is ClientState.FENCED else None
 
+    def fail_task(self, name: str) -> None:
+        """Kill the client and make its Spark task fail, so that Spark repeats the tasks of all clients of its role."""
+        self._order(name, ClientState.REPEATED, timeout_s=_ANSWER_S)
+
+    def evidence_of_repetition(self, name: str) -> str | None:
+        """Return evidence that another attempt of the client's Spark task has begun; None before that."""
+        epochs = self._read(name).epochs
+        ended = next((each for each in epochs if each.fault == self.fault.name), None)
+        if ended is None or epochs[-1].attempt == ended.attempt:
+            return None
+        return (
+            f"attempt {ended.attempt} of its Spark task ended with process {ended.epoch}, "
+            f"and attempt {epochs[-1].attempt} began with process {epochs[-1].epoch}"
+        )
+
     def is_alive(self, name: str) -> bool:
         return self._read(name).state not in _ENDED
 

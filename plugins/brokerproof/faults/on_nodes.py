@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.fault import TASK_RETRY
 from brokerproof.experiment.workload import ClientRole
 from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
@@ -153,6 +154,35 @@ class Fence(FaultKind):
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Do nothing, because one of the two producers is left."""
+
+
+@register_fault
+class TaskRetry(FaultKind):
+    """Kills a client and makes its Spark task fail once. Spark then repeats the tasks of all clients of its role."""
+
+    name, done = TASK_RETRY, "repeated with its Spark task"
+    is_for_clients = True
+    leaves_nodes = True
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        super().check(fault, topology)
+        targets = fault.targets
+        if targets.client is None or (len(targets.names) != 1 and targets.count != 1):
+            raise InputError(
+                "`task_retry` is done to one client, and Spark repeats all clients of its role",
+                field="targets",
+                remedy="give `client`, and one of `names` or `count: 1`",
+            )
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.act_on_each(targets, _require_clients(around).fail_task)
+
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        evidence = {name: _require_clients(around).evidence_of_repetition(name) for name in targets}
+        return json.dumps(evidence) if all(evidence.values()) else None
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Do nothing, because Spark has repeated the task."""
 
 
 @register_fault

@@ -554,6 +554,8 @@ class ClientState(StrEnum):
     KILLED = "killed"
     # A second process of a producer's name has begun beside its process: it was refused, or it replaced the first one.
     FENCED = "fenced"
+    # Its Spark task fails, and Spark repeats the tasks of all clients of its role.
+    REPEATED = "repeated"
 
 
 class ClientOrder(Record):
@@ -575,6 +577,8 @@ class ClientEpoch(StrictModel):
     """The life of one process of a client. It goes on if `ended_at` is None."""
 
     epoch: int
+    # The number of the attempt of the client's Spark task that started it, from 0.
+    attempt: int = 0
     started_at: Moment
     # When the process was connected: a producer before its first message, a consumer after it has subscribed.
     ready_at: Moment | None = None

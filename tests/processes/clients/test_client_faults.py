@@ -184,7 +184,7 @@ def test_a_second_producer_takes_over_behind_what_the_first_one_may_send(
     runtime.fence(PRODUCER)
     evidence = str(runtime.evidence_of_fencing(PRODUCER))
     # A cluster that fences nobody is found out.
-    assert re.search(r"; what the earlier process sent after that: " + ("fenced" if is_fenced else "acked"), evidence)
+    assert re.search(r"; of what the earlier process sent after that: " + ("fenced" if is_fenced else "acked"), evidence)
     assert ("acked" in evidence) is not is_fenced
     assert runtime.is_healthy(runtime.make_specs()[PRODUCER])
     wait_until(lambda: task.rows[-1]["epoch"] == 1, timeout_s=60, what="rows of the second process")
@@ -216,7 +216,7 @@ def test_a_second_producer_that_dies_before_it_is_refused_is_no_effect(make: Any
     killing = threading.Thread(target=kill_second)
     killing.start()
     runtime = act_on(run)
-    with pytest.raises(NodeError, match="mycluster-p0 was not fenced: process .* was neither connected nor refused"):
+    with pytest.raises(NodeError, match=r"mycluster-p0 was not fenced: process .* was neither connected nor refused"):
         runtime.fence(PRODUCER)
     killing.join()
     assert runtime.evidence_of_fencing(PRODUCER) is None
