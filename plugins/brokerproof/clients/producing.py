@@ -35,11 +35,12 @@ from brokerproof.clients.record import (
     Reservation,
     Segment,
     find_next_seq,
+    list_open_seqs,
 )
 from brokerproof.clients.schedule import Schedule, list_changes
 from brokerproof.errors import RunError, shorten
 from brokerproof.experiment.fault import ClientMoment
-from brokerproof.experiment.workload import MAX_RATE, MOST_RATE, ClientRole
+from brokerproof.experiment.workload import MAX_RATE, MOST_RATE, ClientRole, OnRestart
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.load_rate import FIRST_RATE
@@ -272,6 +273,8 @@ class ScheduledProducer:
             self._schedule = self._make_schedule(None)
             self._extend_reservation()
             keeper.start()
+            if self.workload.client.on_restart is OnRestart.RESEND and not self._beside:
+                self._resend(opened["producer"].send)
             self._send_all(opened["producer"].send)
         except BaseException as error:
             problem = error
@@ -294,6 +297,17 @@ class ScheduledProducer:
                 if time.monotonic() >= deadline or self._gone.wait(_RECONNECT_EVERY_S):
                     raise
                 log.warning("%s is not connected yet: %s", self.task.producer, error)
+
+    def _resend(self, send: Callable[..., None]) -> None:
+        """Send each message again that earlier processes may have sent and that has no answer."""
+        for seq in list_open_seqs(self.run, self.task.client, self._epoch):
+            while self.attempts.pending >= self.workload.client.max_pending:
+                if self._find_end(now := clock.now_s()) is not None and now >= (self._ends_at or now):
+                    return
+                time.sleep(_TICK_S)
+            content = make_payload(self.task.producer, seq, self.workload.size)
+            self.attempts.begin(seq, hash_payload(content), clock.now_us())
+            send(seq, self.task.keys[seq % len(self.task.keys)], content, partial(self.attempts.settle, seq))
 
     def _send_all(self, send: Callable[..., None]) -> None:
         limit = self.workload.client.max_pending

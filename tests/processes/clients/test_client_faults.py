@@ -49,7 +49,7 @@ def make(tmp_path: Path, endless: None, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("ENDLESS_END", str(tmp_path / "run" / "end"))
     made: list[Run] = []
 
-    def make_with(kind: str, **targets: Any) -> Run:
+    def make_with(kind: str, on_restart: str | None = None, **targets: Any) -> Run:
         run = make_run(
             tmp_path / "run",
             "sync_nominal",
@@ -57,6 +57,7 @@ def make(tmp_path: Path, endless: None, monkeypatch: pytest.MonkeyPatch) -> Iter
                 "settle_s": 1,
                 "workload.rate": 1000,
                 "workload.producers": 1,
+                "workload.client": {"on_restart": on_restart},
                 "overrides.system": "endless",
                 "faults": [{"name": "f", "kind": kind, "targets": targets}],
             },
@@ -127,6 +128,28 @@ def test_a_producer_that_a_fault_kills_and_starts_goes_on_behind_what_it_had_res
     assert (produced.epoch, produced.problem, produced.fault) == (1, None, None)
 
 
+@pytest.mark.parametrize("kind", ["kill", "stop"])
+def test_a_producer_that_resends_sends_each_message_without_an_answer_again_and_no_other(make: Any, kind: str) -> None:
+    run = make(kind, on_restart="resend", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    runtime = act_on(run)
+    runtime.kill(PRODUCER) if kind == "kill" else runtime.stop(PRODUCER, grace_s=30)
+    restart(run, runtime, PRODUCER)
+    wait_until(lambda: task.rows[-1]["epoch"] == 1, timeout_s=60, what="rows of the next process")
+    rows = end(run, task)
+    first, second = ({row["seq"]: row for row in rows if row["epoch"] == epoch} for epoch in (0, 1))
+    assert len(rows) == len(first) + len(second)
+    unanswered = {seq for seq, row in first.items() if row["outcome"] == "unknown"}
+    assert unanswered
+    assert {seq for seq in second if seq <= max(first)} == unanswered
+    assert sorted(first.keys() | second.keys()) == list(range(len(first.keys() | second.keys())))
+    # Every seventh message has no answer in this system, and all others have one now.
+    assert {second[seq]["outcome"] for seq in unanswered if seq % 7} <= {"acked"}
+    assert all(row["scheduled_at"] <= row["sent_at"] for row in second.values() if row["sent_at"])
+    assert [second[seq]["sent_at"] for seq in sorted(second)] == sorted(row["sent_at"] for row in second.values())
+
+
 def test_a_producer_that_a_fault_stops_sends_nothing_more_and_leaves_no_reserved_message(make: Any) -> None:
     run = make("stop", client="producer")
     task = publishing(run)
@@ -184,7 +207,9 @@ def test_a_second_producer_takes_over_behind_what_the_first_one_may_send(
     runtime.fence(PRODUCER)
     evidence = str(runtime.evidence_of_fencing(PRODUCER))
     # A cluster that fences nobody is found out.
-    assert re.search(r"; of what the earlier process sent after that: " + ("fenced" if is_fenced else "acked"), evidence)
+    assert re.search(
+        r"; of what the earlier process sent after that: " + ("fenced" if is_fenced else "acked"), evidence
+    )
     assert ("acked" in evidence) is not is_fenced
     assert runtime.is_healthy(runtime.make_specs()[PRODUCER])
     wait_until(lambda: task.rows[-1]["epoch"] == 1, timeout_s=60, what="rows of the second process")
