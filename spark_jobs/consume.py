@@ -57,7 +57,6 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 
     All consumers start together: they wait for each other at `barrier`, by default that of the Spark task.
     """
-    (barrier or BarrierTaskContext.get()).barrier()
     life = ClientLife(
         run,
         ClientRole.CONSUMER,
@@ -65,6 +64,8 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
         module="brokerproof.clients.consuming",
         is_overdue=lambda: _is_overdue(run),
     )
+    # A repeated task reads what the earlier ones answered before one of them answers anew.
+    (barrier or BarrierTaskContext.get()).barrier()
     for before in life.earlier:
         yield from before.count(complete_deliveries(before.read_rest()))
     remove_record(run, ConsumerEnd, task.number)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from brokerproof.clients.record import End, read_end
 from brokerproof.errors import BrokerproofError, RunError
+from brokerproof.experiment.fault import TASK_RETRY
 from brokerproof.run.directory import Run
 from brokerproof.run.division import DividedWriter, Division, commit_files, remove_unfinished
 from brokerproof.run.records import EarlyEnd, PhaseTimes, read_record, write_record
@@ -51,7 +52,12 @@ def run_tasks(
     try:
         # A job has one action, because a second one would run the tasks against the cluster again. Spark returns the
         # files of one attempt of each task.
-        files = (numbers.barrier() if at_once else numbers).mapPartitions(run_numbered).collect()
+        names = (numbers.barrier() if at_once else numbers).mapPartitions(run_numbered)
+        if at_once and any(fault.kind == TASK_RETRY for fault in run.scenario.faults):
+            # Spark repeats a failed barrier stage only if a shuffle follows it (`handleTaskCompletion` of its
+            # `DAGScheduler`). It then repeats all tasks of the stage.
+            names = names.coalesce(1, shuffle=True)
+        files = names.collect()
         commit_files(run.table(table), files)
     except BaseException:
         remove_unfinished(run.table(table))

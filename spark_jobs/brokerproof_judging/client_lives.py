@@ -25,11 +25,14 @@ def list_absences(run: Run, client: str) -> list[tuple[int, int]]:
     lives = read_record(run, ClientEpochs, client)
     if lives is None:
         return []
-    following = [*(each.ready_at or lives.at for each in lives.epochs[1:]), lives.at]
+    # A process that was never connected did not bring the client back, and its end did not take the client away.
+    connected = [each for each in lives.epochs if each.ready_at is not None]
+    following = [*(each.ready_at or lives.at for each in connected[1:]), lives.at]
     return [
         (each.ended_at, back_at)
-        for each, back_at in zip(lives.epochs, following, strict=True)
-        if each.ended_at is not None and each.fault is not None
+        for each, back_at in zip(connected, following, strict=True)
+        # A process that took over was connected before the earlier one ended.
+        if each.ended_at is not None and each.fault is not None and each.ended_at < back_at
     ]
 
 

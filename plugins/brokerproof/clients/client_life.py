@@ -7,11 +7,17 @@ A fault leaves a `ClientOrder`, which says what the client has to be. The task c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from brokerproof import clock
 from brokerproof.clients.client_process import ClientProcess
-from brokerproof.clients.record import RecordReader, Segment, list_epochs
+from brokerproof.clients.record import RecordReader, Segment, list_epochs, read_end
+from brokerproof.errors import RunError
 from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.workload import ClientRole
 from brokerproof.run.directory import Run
@@ -20,8 +26,10 @@ from brokerproof.run.records import (
     ClientEpochs,
     ClientOrder,
     ClientState,
+    ConsumerEnd,
     EarlyEnd,
     FaultsUndone,
+    ProducerEnd,
     read_record,
     write_record,
 )
@@ -36,6 +44,42 @@ _STOP_S = 30.0
 _MOMENT_S, _LOOK_FOR_MOMENT_EVERY_S = 20.0, 0.005
 # A process that a fault started begins this many seconds after it was connected.
 _BEGIN_S = 0.1
+# The longest wait until a second process of a producer's name is connected or refused.
+_CONTEST_S = 60.0
+# A producer whose name another process has taken raises its reservation no more within this time, or is killed.
+_SUPERSEDE_S = 5.0
+# It then goes on for this time, in which the cluster should refuse what it sends.
+_OVERLAP_S = 1.0
+# If Spark repeats the task, the earlier process must have recorded its end within this time.
+_EARLIER_END_S = 15.0
+
+
+@dataclass(kw_only=True)
+class _Second:
+    """A second process of a producer's name, which a fault began beside the first one. Times are monotonic seconds."""
+
+    process: ClientProcess
+    reader: RecordReader
+    order: ClientOrder
+    # What the first process held, as a part of the evidence.
+    held: str
+    # It must be connected or refused by this time, and then the first process must have made its last reservation.
+    until_s: float
+    connected_us: int | None = None
+    has_begun: bool = False
+    stops_first_at_s: float = float("inf")
+    # The outcomes of the messages that the first process sent after the second one was connected.
+    fates: Counter[str] = field(default_factory=Counter)
+
+    def count_fates(self, rows: pa.RecordBatch) -> None:
+        """Count the outcomes, or errors, of a segment's messages if they were sent after the connection."""
+        if self.connected_us is not None:
+            late = rows.filter(pc.greater(rows.column("sent_at").cast(pa.int64()), self.connected_us))
+            self.fates.update(pc.coalesce(late.column("error"), late.column("outcome")).to_pylist())
+
+    def describe_fates(self) -> str:
+        found = ", ".join(f"{fate} {count:,}" for fate, count in sorted(self.fates.items())) or "none"
+        return f"of what the earlier process sent after that: {found}"
 
 
 class ClientLife:
@@ -46,19 +90,26 @@ class ClientLife:
 
         If `is_overdue` returns true, the client is killed and stays dead.
         """
-        client = run.scenario.workload.list_clients(run.topology, role)[number]
-        self._run, self._client, self._number = run, client.client, number
+        clients = run.scenario.workload.list_clients(run.topology, role)
+        client = clients[number]
+        self._run, self._role, self._client, self._number = run, role, client.client, number
         self._module, self._is_overdue = module, is_overdue
         self._takes_orders = any(fault.targets.client is role for fault in run.scenario.faults)
+        before = read_record(run, ClientEpochs, self._client) if self._takes_orders else None
+        self._epochs = list(before.epochs) if before else []
+        self._attempt = max((each.attempt + 1 for each in self._epochs), default=0)
+        if self._epochs and (fault := self._find_repeating_fault(each.client for each in clients)):
+            self._excuse_earlier_process(fault)
         # If Spark repeats the task, earlier processes have left records too. They may still write.
         self.earlier = [RecordReader(run, self._client, epoch=each) for each in list_epochs(run, self._client)]
         self.readers = list(self.earlier)
-        self._epochs: list[ClientEpoch] = []
-        self._stands_by = client.standby
-        self._state = ClientState.STOPPED if client.standby else ClientState.RUNNING
+        # A client that a fault ended stays dead in a repeated task too.
+        self._stands_by = before.state in (ClientState.STOPPED, ClientState.KILLED) if before else client.standby
+        self._state = ClientState.STOPPED if self._stands_by else ClientState.RUNNING
         # Orders to an earlier task were for its client.
         self._followed = order.number if (order := self._read_order()) else 0
         self._open: ClientOrder | None = None
+        self._second: _Second | None = None
         self._stops_until_s = float("inf")
         # How the last process ended, to complete the sentence "its process …".
         self.end = ""
@@ -71,7 +122,7 @@ class ClientLife:
     @property
     def ended_by(self) -> str | None:
         """The fault that ended the last process; None if no fault did."""
-        return self._epochs[-1].fault if self._epochs else None
+        return next((each.fault for each in self._epochs if each.epoch == self.epoch), None)
 
     @property
     def is_excused(self) -> bool:
@@ -86,28 +137,52 @@ class ClientLife:
         """
         if self._stands_by:
             self._answer("")
+            agree = None
         while not self._stands_by or self._await_start():
             self._stands_by = False
-            epoch = self.epoch + 1
-            self.readers.append(reader := RecordReader(self._run, self._client, epoch=epoch))
-            self._epochs.append(ClientEpoch(epoch=epoch, started_at=clock.now_us()))
-            with ClientProcess(self._module, self._run, self._client, self._number, epoch) as process:
-                if agree is not None and len(self._epochs) == 1:
-                    process.await_ready()
-                    self._change_epoch(ready_at=clock.now_us())
-                    process.begin(agree())
-                self._answer("")
-                yield reader, self._follow(process, reader)
-                self.end = process.describe_end()
-                self._note_end(process)
+            process, reader = self._start()
+            self.readers.append(reader)
+            if agree is not None:
+                process.await_ready()
+                self._change_epoch(ready_at=clock.now_us())
+                process.begin(agree())
+                agree = None
+            self._answer("")
+            yield from self._live_through(process, reader)
+            while (second := self._second) is not None:
+                self._second = None
+                self.readers.append(second.reader)
+                yield from self._live_through(second.process, second.reader)
             if not self._await_start():
                 break
         self._answer("", over=True)
 
+    def _start(self, *, beside: bool = False) -> tuple[ClientProcess, RecordReader]:
+        epoch = max(self.epoch, *(each.epoch for each in self._epochs), -1) + 1
+        self._epochs.append(ClientEpoch(epoch=epoch, attempt=self._attempt, started_at=clock.now_us()))
+        process = ClientProcess(self._module, self._run, self._client, self._number, epoch, beside=beside)
+        return process, RecordReader(self._run, self._client, epoch=epoch)
+
+    def _live_through(
+        self, process: ClientProcess, reader: RecordReader
+    ) -> Iterator[tuple[RecordReader, Iterator[Segment]]]:
+        """Yield a process's reader and segments until it has ended. Another one may then run in `_second`."""
+        try:
+            with process:
+                yield reader, self._follow(process, reader)
+                self.end = process.describe_end()
+                self._note_end(process)
+        except BaseException:
+            self._end_second()
+            raise
+
     def _follow(self, process: ClientProcess, reader: RecordReader) -> Iterator[Segment]:
         while True:
             is_running = process.is_running()
-            yield from reader.read_new() if is_running else reader.read_rest()
+            for segment in reader.read_new() if is_running else reader.read_rest():
+                if self._second is not None:
+                    self._second.count_fates(segment.rows)
+                yield segment
             if not is_running:
                 return
             if self._must_end():
@@ -121,13 +196,15 @@ class ClientLife:
         return self._is_overdue() or (early is not None and clock.now_us() > early.at + _EARLY_END_S * 1e6)
 
     def _look_after(self, process: ClientProcess) -> None:
-        if self._epochs[-1].ready_at is None and process.await_ready(0) and process.is_running():
+        if self._find_epoch().ready_at is None and process.await_ready(0) and process.is_running():
             self._change_epoch(ready_at=clock.now_us())
             process.begin(clock.now_s() + _BEGIN_S)
             self._state = ClientState.RUNNING
             self._answer(f"process {process.pid} is connected")
         if time.monotonic() > self._stops_until_s:
             process.kill()
+        elif self._second is not None:
+            self._look_after_second(process, self._second)
         elif (order := self._find_new_order()) is not None:
             self._carry_out(order, process)
 
@@ -154,10 +231,69 @@ class ClientLife:
                 process.freeze()
                 self._state = order.state
                 self._answer(f"process {process.pid} was frozen{held}", order)
+            case ClientState.REPEATED:
+                self._change_epoch(fault=order.fault)
+                process.kill()
+                self._change_epoch(ended_at=clock.now_us())
+                self._state = order.state
+                self._answer(f"process {process.pid} {process.describe_end()}, and its task failed{held}", order)
+                raise RunError(f"{order.fault} makes this task fail, so that Spark repeats it")
+            case ClientState.FENCED:
+                process.thaw()
+                second, reader = self._start(beside=True)
+                until_s = time.monotonic() + _CONTEST_S
+                self._second = _Second(process=second, reader=reader, order=order, held=held, until_s=until_s)
             case ClientState.RUNNING:
                 process.thaw()
                 self._state = order.state
                 self._answer(f"process {process.pid} goes on", order)
+
+    def _look_after_second(self, first: ClientProcess, second: _Second) -> None:
+        """Bring a producer's second process to its first message, or note how it was refused."""
+        is_overdue = time.monotonic() > second.until_s
+        if second.has_begun:
+            if time.monotonic() > second.stops_first_at_s:
+                first.stop()
+                second.stops_first_at_s = float("inf")
+                self._stops_until_s = time.monotonic() + _STOP_S
+        elif second.connected_us is None:
+            is_connected = second.process.ask_connected()
+            if is_connected:
+                second.connected_us = clock.now_us()
+                second.until_s = time.monotonic() + _SUPERSEDE_S
+                self._change_epoch(second.reader.epoch, ready_at=second.connected_us)
+                first.supersede()
+            elif is_connected is False or is_overdue:
+                self._note_refusal(second)
+        elif (reserved := self.readers[-1].read_reservation()) is not None and reserved.is_last:
+            self._take_over(second)
+        elif is_overdue:
+            first.kill()
+
+    def _take_over(self, second: _Second) -> None:
+        """Let the second process begin behind what the first one has reserved."""
+        self._change_epoch(fault=second.order.fault)
+        second.process.begin(clock.now_s() + _BEGIN_S)
+        second.has_begun, second.stops_first_at_s = True, time.monotonic() + _BEGIN_S + _OVERLAP_S
+
+    def _note_refusal(self, second: _Second) -> None:
+        """Record that the cluster refused the second process. Without its words, the fault had no effect."""
+        epoch = second.reader.epoch
+        self._end_second()
+        end = self._read_end(epoch)
+        if end is not None and end.problem:
+            self._state = ClientState.FENCED
+            said = f"process {second.process.pid} was refused: {end.problem}{second.held}"
+        else:
+            said = f"process {second.process.pid} was neither connected nor refused"
+        self._answer(said, second.order)
+
+    def _end_second(self) -> None:
+        if self._second is not None:
+            with self._second.process as process:
+                process.kill()
+            self._change_epoch(self._second.reader.epoch, ended_at=clock.now_us(), fault=self._second.order.fault)
+            self._second = None
 
     def _await_moment(self, process: ClientProcess, moment: ClientMoment) -> bool:
         """Let the client freeze itself at the moment. Returns whether it did in time."""
@@ -173,6 +309,16 @@ class ClientLife:
     def _note_end(self, process: ClientProcess) -> None:
         self._stops_until_s = float("inf")
         self._change_epoch(ended_at=clock.now_us())
+        if (second := self._second) is not None:
+            if second.connected_us is None:
+                self._end_second()
+                self._answer(f"its process {self.end} before", second.order)
+                return
+            if not second.has_begun:
+                self._take_over(second)
+            self._state = ClientState.FENCED
+            what = f"process {second.process.pid} took over from process {process.pid}{second.held}"
+            self._answer(f"{what}; {second.describe_fates()}", second.order)
         if self._open is not None:
             self._state = ClientState.STOPPED
             order, self._open = self._open, None
@@ -191,6 +337,33 @@ class ClientLife:
             time.sleep(_LOOK_FOR_ORDERS_EVERY_S)
         return False
 
+    def _find_repeating_fault(self, clients: Iterable[str]) -> str | None:
+        """Return the fault that made Spark repeat the tasks of these clients; None if no fault did."""
+        answers = (read_record(self._run, ClientEpochs, client) for client in clients)
+        repeated = next((each for each in answers if each and each.state is ClientState.REPEATED), None)
+        order = read_record(self._run, ClientOrder, repeated.client) if repeated else None
+        return order.fault if order and order.state is ClientState.REPEATED else None
+
+    def _excuse_earlier_process(self, fault: str) -> None:
+        """Note that the fault ended the last process of the earlier task, once its own record proves its end.
+
+        Spark kills the earlier tasks, and a client ends after its task. Without the proof, the process may still act,
+        and the verdict is unknown.
+        """
+        last = self._epochs[-1]
+        if last.ended_at is not None:
+            return
+        deadline = time.monotonic() + _EARLIER_END_S
+        while (end := self._read_end(last.epoch)) is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_FOR_ORDERS_EVERY_S)
+        if end is not None:
+            self._epochs[-1] = last.model_copy(update={"ended_at": end.at, "fault": fault})
+
+    def _read_end(self, epoch: int) -> ProducerEnd | ConsumerEnd | None:
+        if self._role is ClientRole.PRODUCER:
+            return read_end(self._run, ProducerEnd, self._number, epoch)
+        return read_end(self._run, ConsumerEnd, self._number, epoch)
+
     def _read_order(self) -> ClientOrder | None:
         return read_record(self._run, ClientOrder, self._client) if self._takes_orders else None
 
@@ -198,8 +371,14 @@ class ClientLife:
         order = self._read_order()
         return order if order is not None and order.number > self._followed and order != self._open else None
 
-    def _change_epoch(self, **changes: object) -> None:
-        self._epochs[-1] = self._epochs[-1].model_copy(update=changes)
+    def _find_epoch(self) -> ClientEpoch:
+        """Return the life of the process that is followed now."""
+        return next(each for each in self._epochs if each.epoch == self.epoch)
+
+    def _change_epoch(self, number: int | None = None, **changes: object) -> None:
+        """Change the life of a process, by default of the one that is followed now."""
+        changed = self.epoch if number is None else number
+        self._epochs = [each.model_copy(update=changes) if each.epoch == changed else each for each in self._epochs]
 
     def _answer(self, evidence: str, order: ClientOrder | None = None, *, over: bool = False) -> None:
         if not self._takes_orders:

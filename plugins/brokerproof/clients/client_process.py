@@ -1,8 +1,9 @@
 """A producer or consumer under test as a process: how a Spark task starts it, follows its record, and ends it.
 
 The task writes lines to the client's standard input: the time at which the client begins, `stop` if a fault stops the
-client, and the moment at which the client has to freeze itself for a fault. If the input ends, the task is gone. The
-client then gives up pending attempts, records its end, and exits. So no client outlives a killed task or driver.
+client, and the moment at which the client has to freeze itself for a fault. The line `superseded` tells a producer that
+another process of its name has connected. If the input ends, the task is gone. The client then gives up pending
+attempts, records its end, and exits. So no client outlives a killed task or driver.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _LOOK_EVERY_S = 0.25
 _CLOSE_S, _FREEZE_S = 5.0, 5.0
 # The lines that stop a client, and that take back the moment for which it freezes itself.
 _STOP, _NO_MOMENT = "stop", "no moment"
+# The line that tells a producer to raise its reservation no more.
+_SUPERSEDED = "superseded"
+# The last argument of a process that begins while an earlier process of the client runs.
+_BESIDE = "beside"
 # Python looks for unreachable cycles after this many new objects.
 _COLLECT_AFTER = 500_000
 
@@ -49,18 +54,19 @@ TaskT = TypeVar("TaskT", bound=ClientTask)
 
 
 class ClientProcess:
-    def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
+    def __init__(self, module: str, run: Run, client: str, number: int, epoch: int, *, beside: bool = False) -> None:
         """Start the Python module `module` as a process. It writes a byte to a pipe when it is connected.
 
         Its arguments are the run's directory, the client's number, the epoch and the pipe's descriptor. The epoch is
-        the number of this process among all processes of the client, from 0.
+        the number of this process among all processes of the client, from 0. With `beside`, an earlier process runs.
         """
         reading, writing = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
         mark = Mark(Path(run.directory).absolute(), f"client {client}")
+        arguments = [run.directory, str(number), str(epoch), str(writing)]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, run.directory, str(number), str(epoch), str(writing)],
+                [sys.executable, "-m", module, *arguments, *([_BESIDE] if beside else [])],
                 env={**environment, MARK: str(mark)},
                 stdin=subprocess.PIPE,
                 # Without a buffer, nothing is left to write when an ended client's input is closed.
@@ -104,6 +110,11 @@ class ClientProcess:
             os.read(self._ready, 1)
         return bool(ready)
 
+    def ask_connected(self) -> bool | None:
+        """Return whether the client has connected; False if it ended before, None if neither is true yet."""
+        ready, _, _ = select.select([self._ready], [], [], 0)
+        return bool(os.read(self._ready, 1)) if ready else None
+
     def begin(self, at: float) -> None:
         """Tell the client to begin at `at`, in Unix time."""
         self._tell(repr(at))
@@ -111,6 +122,10 @@ class ClientProcess:
     def stop(self) -> None:
         """Tell the client to end in order: after what it has begun, and before what it has not."""
         self._tell(_STOP)
+
+    def supersede(self) -> None:
+        """Tell a producer that another process of its name has connected, so that it raises its reservation no more."""
+        self._tell(_SUPERSEDED)
 
     def _tell(self, line: str) -> None:
         if self._process.stdin is not None:
@@ -178,8 +193,8 @@ def run_client(plan: Callable[[Run], Sequence[TaskT]], work: Callable[[Run, Task
     `plan` returns the tasks of all clients of the same job. `work` gets the run, the client's task, its epoch and its
     parent. It is left out if the clusters are never configured.
     """
-    directory, number, epoch, ready = sys.argv[1:]
-    parent = Parent(int(ready))
+    directory, number, epoch, ready, *beside = sys.argv[1:]
+    parent = Parent(int(ready), beside=beside == [_BESIDE])
     parent.watch()
     run = Run(directory)
     follow_time_axis(run)
@@ -212,7 +227,7 @@ def _await_clusters(run: Run, gone: threading.Event) -> bool:
 class Parent:
     """The Spark task that started this client, as the client sees it."""
 
-    def __init__(self, ready: int, source: IO[str] = sys.stdin) -> None:
+    def __init__(self, ready: int, source: IO[str] = sys.stdin, *, beside: bool = False) -> None:
         """`ready` is the descriptor of the pipe on which the client reports that it is connected."""
         self._ready, self._source = ready, source
         # The moment at which the client has to freeze itself.
@@ -221,6 +236,8 @@ class Parent:
         self.gone = threading.Event()
         # A fault stops the client, which ends in order.
         self.stopping = threading.Event()
+        # Whether an earlier process of the client runs, and whether a later one has connected.
+        self.beside, self.superseded = beside, threading.Event()
         self._begin_at: float | None = None
         self._told = threading.Event()
 
@@ -256,6 +273,8 @@ class Parent:
         for line in map(str.strip, self._source):
             if line == _STOP:
                 self.stopping.set()
+            elif line == _SUPERSEDED:
+                self.superseded.set()
             elif line == _NO_MOMENT:
                 self.awaited = None
             elif line in set(ClientMoment):

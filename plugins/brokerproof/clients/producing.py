@@ -1,7 +1,7 @@
 """A producer under test: it sends on schedule and records every attempt.
 
-Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the Spark job `load`.
-EPOCH is the number of this process among all processes of the client, from 0.
+Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD [beside], started by the Spark job `load`.
+EPOCH is the number of this process among all processes of the client, from 0. With `beside`, an earlier one runs.
 
 The schedule is open-loop: message i is due at start + i / rate, in any state of the cluster, until the run's phases
 end. If the load has to find its rate, the schedule follows the record `LoadRates`. While `max_pending` attempts have no
@@ -35,11 +35,12 @@ from brokerproof.clients.record import (
     Reservation,
     Segment,
     find_next_seq,
+    list_open_seqs,
 )
 from brokerproof.clients.schedule import Schedule, list_changes
 from brokerproof.errors import RunError, shorten
 from brokerproof.experiment.fault import ClientMoment
-from brokerproof.experiment.workload import MAX_RATE, MOST_RATE, ClientRole
+from brokerproof.experiment.workload import MAX_RATE, MOST_RATE, ClientRole, OnRestart
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.load_rate import FIRST_RATE
@@ -67,6 +68,9 @@ _CLOSE_S = 10.0
 # A cluster may refuse the name of a killed producer for this many seconds. The second number is the time between two
 # attempts.
 _RECONNECT_S, _RECONNECT_EVERY_S = 20.0, 0.2
+# A second producer of a name tries for this many seconds. Pulsar (4.0.8) fences the first one and refuses the second
+# one at once, because the first one's end is not complete yet (`addProducer` of AbstractTopic).
+_CONTEST_S = 2.0
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000
 _ROWS = 10_000
@@ -174,13 +178,9 @@ class Attempts:
             self._settled += [Attempt(seq, *begun, None, unknown) for seq, begun in self._pending.items()]
             self._pending.clear()
 
-    def skip(self, hashes: Iterable[tuple[int, int]]) -> None:
-        """Give messages that were due but never attempted the outcome `not_sent`.
-
-        `hashes` has the seq and the payload hash of each.
-        """
-        not_sent = Settled(AttemptOutcome.NOT_SENT)
-        self._settled += [Attempt(*message, None, None, not_sent) for message in hashes]
+    def skip(self, hashes: Iterable[tuple[int, int]], result: Settled) -> None:
+        """Give messages that were never attempted a result. `hashes` has the seq and the payload hash of each."""
+        self._settled += [Attempt(*message, None, None, result) for message in hashes]
 
     def take(self) -> list[Attempt]:
         """Return the attempts that got a result since the last call, and count their outcomes."""
@@ -201,30 +201,36 @@ class ScheduledProducer:
         epoch: int = 0,
         gone: threading.Event | None = None,
         stopping: threading.Event | None = None,
+        superseded: threading.Event | None = None,
+        beside: bool = False,
         reach: Callable[[ClientMoment, str], None] | None = None,
     ) -> None:
         """The event `gone` is set when the Spark task that started the producer has ended.
 
-        When a fault sets `stopping`, the producer sends nothing more, waits for the answers, and ends. `reach` is
-        called at each moment for which a fault may wait, with what the producer holds; None if no fault waits.
+        When a fault sets `stopping`, the producer sends nothing more, waits for the answers, and ends. When a fault
+        sets `superseded`, another process of the same name has connected, and goes on behind what this one has reserved
+        by then. `beside` says that this is such a process, which may be refused. `reach` is called at each moment for
+        which a fault may wait, with what the producer holds; None if no fault waits.
         """
         self.run, self.task, self.workload = run, task, run.scenario.workload
         self.attempts = Attempts()
         self._reach = reach
-        # A message is one attempt, so a producer goes on behind all messages that its earlier processes may have sent.
-        self._first = find_next_seq(run, task.client, epoch)
+        self._first = 0
         # The next message.
-        self.scheduled = self._first
-        self._epoch = epoch
+        self.scheduled = 0
+        self._epoch, self._beside = epoch, beside
         self._gone, self._stopping = gone or threading.Event(), stopping or threading.Event()
+        self._superseded = superseded or threading.Event()
         self._record = RecordWriter(run, task.client, table="publishes", epoch=epoch)
         self._live = LiveStatus(run, task.client)
         self._shown_at = 0.0
         # Guards `_reserved`, which another thread raises.
         self._changed = threading.Condition()
-        self._reserved = self._first
+        self._reserved = 0
+        # Whether the reservation is raised no more.
+        self._is_bounded = False
         self._start_at = 0.0
-        self._schedule = Schedule(0.0, task.rate, first=self._first)
+        self._schedule = Schedule(0.0, task.rate)
         self._seeks_rate = self.workload.rate == MAX_RATE
         self._ended = False
         self._keep_error: Exception | None = None
@@ -262,9 +268,13 @@ class ScheduledProducer:
             opened["producer"] = self._connect(opened["client"])
             say_ready()
             self._start_at = await_begin()
+            # A message is one attempt, so a producer goes on behind all messages that its earlier processes may send.
+            self._first = self.scheduled = self._reserved = find_next_seq(self.run, self.task.client, self._epoch)
             self._schedule = self._make_schedule(None)
             self._extend_reservation()
             keeper.start()
+            if self.workload.client.on_restart is OnRestart.RESEND and not self._beside:
+                self._resend(opened["producer"].send)
             self._send_all(opened["producer"].send)
         except BaseException as error:
             problem = error
@@ -278,7 +288,8 @@ class ScheduledProducer:
 
     def _connect(self, clients: Clients) -> Producer:
         """Return a producer. A cluster may refuse it as long as it takes an earlier process for alive."""
-        deadline = time.monotonic() + (_RECONNECT_S if self._epoch else 0)
+        patience_s = _CONTEST_S if self._beside else _RECONNECT_S if self._epoch else 0
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 return clients.producer(self.task.producer)
@@ -286,6 +297,17 @@ class ScheduledProducer:
                 if time.monotonic() >= deadline or self._gone.wait(_RECONNECT_EVERY_S):
                     raise
                 log.warning("%s is not connected yet: %s", self.task.producer, error)
+
+    def _resend(self, send: Callable[..., None]) -> None:
+        """Send each message again that earlier processes may have sent and that has no answer."""
+        for seq in list_open_seqs(self.run, self.task.client, self._epoch):
+            while self.attempts.pending >= self.workload.client.max_pending:
+                if self._find_end(now := clock.now_s()) is not None and now >= (self._ends_at or now):
+                    return
+                time.sleep(_TICK_S)
+            content = make_payload(self.task.producer, seq, self.workload.size)
+            self.attempts.begin(seq, hash_payload(content), clock.now_us())
+            send(seq, self.task.keys[seq % len(self.task.keys)], content, partial(self.attempts.settle, seq))
 
     def _send_all(self, send: Callable[..., None]) -> None:
         limit = self.workload.client.max_pending
@@ -297,7 +319,9 @@ class ScheduledProducer:
             now = self._find_standstill() / 1e6
             ends_at = self._find_end(now)
             due = self._count_due(now)
-            settle_s = _EARLY_SETTLE_S if self._early else self.run.scenario.settle_s
+            # A cluster may leave a producer that it fenced without answers.
+            is_short = self._early or self._is_bounded
+            settle_s = _EARLY_SETTLE_S if is_short else self.run.scenario.settle_s
             gives_up_us = float("inf") if ends_at is None else (ends_at + settle_s) * 1e6
             activity = Activity.IDLE
             while self.scheduled < due:
@@ -314,6 +338,8 @@ class ScheduledProducer:
                     break
                 if self.scheduled >= self._reserved:
                     self._await_reservation(self.scheduled)
+                    if self.scheduled >= self._reserved:
+                        break
                 count = min(_BURST, room, due - self.scheduled, self._reserved - self.scheduled)
                 held_up_s = self._send_burst(send, count, held_up_s, gives_up_us)
             if ends_at is not None and now >= ends_at:
@@ -372,8 +398,12 @@ class ScheduledProducer:
             self._reach(ClientMoment.IN_BATCH, holding)
 
     def _count_due(self, now: float) -> int:
-        """Return how many messages were due until a Unix time, and until the schedule's end if it is known."""
-        return self._schedule.count_due(now if self._ends_at is None else min(now, self._ends_at))
+        """Return how many messages were due until a Unix time, and until the schedule's end if it is known.
+
+        Messages behind a reservation that is raised no more are due to another process.
+        """
+        due = self._schedule.count_due(now if self._ends_at is None else min(now, self._ends_at))
+        return min(due, self._reserved) if self._is_bounded else due
 
     def _find_standstill(self) -> int:
         """Return the present time in µs. If the process stood still for too long, note this period as a standstill."""
@@ -505,6 +535,10 @@ class ScheduledProducer:
     def _end_record(self, keeper: threading.Thread) -> None:
         """Write the remaining rows to the record. The rows of messages held back until the end come last.
 
+        If another process goes on behind this one, the reserved messages that were not sent have rows too. Their
+        outcome is `unknown`, because they were not due, and such rows without a time of sending count in no measured
+        time.
+
         If the thread that writes the record failed, its error is raised.
         """
         with self._changed:
@@ -516,29 +550,35 @@ class ScheduledProducer:
         if self._keep_error is not None:
             raise self._keep_error
         name, size = self.task.producer, self.workload.size
-        for first in range(self.scheduled, self._held_back, _ROWS):
-            seqs = range(first, min(first + _ROWS, self._held_back))
-            self.attempts.skip(_hash_messages(name, seqs, size))
+        result, until = Settled(AttemptOutcome.NOT_SENT), self._held_back
+        if self._is_bounded:
+            result, until = Settled(AttemptOutcome.UNKNOWN, error="another process took over before"), self._reserved
+        for first in range(self.scheduled, until, _ROWS):
+            seqs = range(first, min(first + _ROWS, until))
+            self.attempts.skip(_hash_messages(name, seqs, size), result)
             self.scheduled += len(seqs)
             self._write_rows()
         if self._stopping.is_set() and self._start_at:
             # The producer's next process goes on behind the last message of this one.
-            self._record.reserve(Reservation(first=self._first, until=self.scheduled, start_at=self._start_at))
+            end = Reservation(
+                first=self._first, until=self.scheduled, is_last=self._is_bounded, start_at=self._start_at
+            )
+            self._record.reserve(end)
 
     def _extend_reservation(self) -> None:
-        ahead = int(max(_RESERVED, 2 * self._schedule.rate))
-        if self._reserved - self.scheduled > ahead // 2:
+        ahead, is_last = int(max(_RESERVED, 2 * self._schedule.rate)), self._superseded.is_set()
+        if self._is_bounded or (self._reserved - self.scheduled > ahead // 2 and not is_last):
             return
-        until = self.scheduled + ahead
-        self._record.reserve(Reservation(first=self._first, until=until, start_at=self._start_at))
+        until = max(self._reserved, self.scheduled + ahead)
+        self._record.reserve(Reservation(first=self._first, until=until, is_last=is_last, start_at=self._start_at))
         with self._changed:
-            self._reserved = until
+            self._reserved, self._is_bounded = until, is_last
             self._changed.notify_all()
 
     def _await_reservation(self, seq: int) -> None:
         with self._changed:
             self._changed.notify_all()
-            self._changed.wait_for(lambda: seq < self._reserved or self._keep_error is not None)
+            self._changed.wait_for(lambda: seq < self._reserved or self._is_bounded or self._keep_error is not None)
         if self._keep_error is not None:
             raise self._keep_error
 
@@ -671,6 +711,8 @@ def main() -> None:
             epoch=epoch,
             gone=parent.gone,
             stopping=parent.stopping,
+            superseded=parent.superseded,
+            beside=parent.beside,
             reach=parent.reach if awaits_moments(run, ClientRole.PRODUCER) else None,
         ).publish(parent.say_ready, parent.await_begin),
     )

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import fsspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from brokerproof import clock
@@ -28,7 +29,7 @@ from brokerproof.machine.files import stage_object
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, read_record, write_record
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
-from brokerproof.run.tables import SCHEMAS, Batches
+from brokerproof.run.tables import SCHEMAS, AttemptOutcome, Batches
 
 End = TypeVar("End", ProducerEnd, ConsumerEnd)
 
@@ -36,6 +37,8 @@ End = TypeVar("End", ProducerEnd, ConsumerEnd)
 KEEP_EVERY_S = 0.5
 # If a client with work to do does nothing for more than this many seconds, the client or its machine stood still.
 STANDSTILL_S = 1.0
+# The outcomes after which a message is not sent again.
+_SETTLED = [AttemptOutcome.ACKED.value, AttemptOutcome.FAILED.value]
 _ACKS = b"brokerproof.acks"
 _SEGMENT = ".arrow"
 # Each answer about acks is compared with each row. A segment has a few answers, and a row for each message of 0.5 s.
@@ -50,6 +53,8 @@ class Reservation(StrictModel):
 
     first: int = 0
     until: int
+    # Whether the process raises `until` no more, because another process goes on behind it.
+    is_last: bool = False
     # Unix time in seconds, before the year 3000, so that later seqs have a time too.
     start_at: float = Field(ge=0, lt=32_503_680_000)
 
@@ -154,6 +159,24 @@ def find_next_seq(run: Run, client: str, epoch: int) -> int:
     epochs = [each for each in list_epochs(run, client) if each < epoch]
     earlier = (RecordReader(run, client, epoch=each).read_reservation() for each in epochs)
     return max((each.until for each in earlier if each is not None), default=0)
+
+
+def list_open_seqs(run: Run, client: str, epoch: int) -> list[int]:
+    """Return the seqs that the producer's processes before `epoch` may have sent without an ack or a proven failure.
+
+    They are in ascending order. Raises RunError if a record is damaged.
+    """
+    reserved: set[int] = set()
+    settled: set[int] = set()
+    for each in list_epochs(run, client):
+        if each < epoch:
+            reader = RecordReader(run, client, epoch=each)
+            if (reservation := reader.read_reservation()) is not None:
+                reserved.update(range(reservation.first, reservation.until))
+            for segment in reader.read_rest():
+                is_settled = pc.is_in(segment.rows.column("outcome"), pa.array(_SETTLED))
+                settled.update(segment.rows.column("seq").filter(is_settled).to_pylist())
+    return sorted(reserved - settled)
 
 
 def list_epochs(run: Run, client: str) -> list[int]:

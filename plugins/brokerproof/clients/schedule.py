@@ -42,13 +42,13 @@ class Schedule:
         return int(self._firsts[step] + (now - self._times[step]) * self._rates[step]) + 1
 
     def find_time(self, seq: int) -> float:
-        """Return the Unix time at which a message is due."""
-        step = bisect_right(self._firsts, seq) - 1
+        """Return the Unix time at which a message is due. A message before the first one was due before the start."""
+        step = max(0, bisect_right(self._firsts, seq) - 1)
         return self._times[step] + (seq - self._firsts[step]) / self._rates[step]
 
     def compute_times_us(self, seqs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the times at which messages are due, in µs of Unix time."""
-        steps = np.searchsorted(self._firsts, seqs, side="right") - 1
+        steps = np.maximum(np.searchsorted(self._firsts, seqs, side="right") - 1, 0)
         times, firsts, rates = (np.array(each)[steps] for each in (self._times, self._firsts, self._rates))
         due: npt.NDArray[Any] = (times + (seqs - firsts) / rates) * 1e6
         return due.astype(np.int64)

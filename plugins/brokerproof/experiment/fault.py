@@ -20,6 +20,8 @@ class ClientMoment(StrEnum):
 
 
 _MOMENTS = frozenset(ClientMoment)
+# The kind of fault that makes a client's Spark task fail. Only a run with such a fault lets Spark repeat tasks.
+TASK_RETRY = "task_retry"
 
 
 class Targets(FrozenModel):

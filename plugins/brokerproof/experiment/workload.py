@@ -33,6 +33,13 @@ def _check_rate(value: Any) -> Any:
 Rate = Annotated[int | Literal["max"], BeforeValidator(_check_rate)]
 
 
+class OnRestart(StrEnum):
+    """What a producer that a fault ended does first when it is started again."""
+
+    # It sends each message again that it may have sent and that has neither an ack nor a proven failure: at least once.
+    RESEND = "resend"
+
+
 class ClientSettings(FrozenModel):
     """The settings that the clients of every messaging system have. A system's own model adds further settings."""
 
@@ -43,6 +50,13 @@ class ClientSettings(FrozenModel):
         10_000,
         ge=1,
         description="unanswered messages at which a producer waits; messages that wait until the end are `not_sent`",
+    )
+
+    # Null is what producers did before: they go on behind all messages that they may have sent.
+    on_restart: OnRestart | None = Field(
+        None,
+        description="with `resend`, a producer that a fault starts again first sends each message again that has no "
+        "answer; by default it goes on behind these messages",
     )
 
     @property

@@ -21,6 +21,9 @@ from brokerproof.runtimes.protocols import NodeSpec
 # A task answers within this many seconds, beside the time that a moment or an end in order may take.
 _ANSWER_S, _MOMENT_S = 20.0, 25.0
 _ENDED = frozenset({ClientState.STOPPED, ClientState.KILLED})
+_RUNS = frozenset({ClientState.RUNNING, ClientState.FENCED})
+# A second process starts and connects, and the first one ends, within this time.
+_FENCE_S = 120.0
 # Two faults that act on one client at a time take turns.
 _turns = threading.Lock()
 
@@ -66,6 +69,29 @@ class ClientRuntime:
         """Start another process of the client, and wait until it is connected."""
         self._order(spec.name, ClientState.RUNNING, timeout_s=60.0, moment=False)
 
+    def fence(self, name: str) -> None:
+        """Start a second process of the client beside the first one, and wait until it is refused or has taken over."""
+        self._order(name, ClientState.FENCED, timeout_s=_FENCE_S)
+
+    def evidence_of_fencing(self, name: str) -> str | None:
+        answer = self._read(name)
+        return answer.evidence if answer.state is ClientState.FENCED else None
+
+    def fail_task(self, name: str) -> None:
+        """Kill the client and make its Spark task fail, so that Spark repeats the tasks of all clients of its role."""
+        self._order(name, ClientState.REPEATED, timeout_s=_ANSWER_S)
+
+    def evidence_of_repetition(self, name: str) -> str | None:
+        """Return evidence that another attempt of the client's Spark task has begun; None before that."""
+        epochs = self._read(name).epochs
+        ended = next((each for each in epochs if each.fault == self.fault.name), None)
+        if ended is None or epochs[-1].attempt == ended.attempt:
+            return None
+        return (
+            f"attempt {ended.attempt} of its Spark task ended with process {ended.epoch}, "
+            f"and attempt {epochs[-1].attempt} began with process {epochs[-1].epoch}"
+        )
+
     def is_alive(self, name: str) -> bool:
         return self._read(name).state not in _ENDED
 
@@ -79,7 +105,8 @@ class ClientRuntime:
     def is_healthy(self, spec: NodeSpec) -> bool:
         """Return whether the client's last process is connected, or has ended by itself after it was."""
         answer = self._read(spec.name)
-        return answer.state is ClientState.RUNNING and answer.epochs[-1].ready_at is not None
+        lasting = next((each for each in reversed(answer.epochs) if each.fault is None), None)
+        return answer.state in _RUNS and lasting is not None and lasting.ready_at is not None
 
     def _read(self, name: str) -> ClientEpochs:
         answer = read_record(self.run, ClientEpochs, self.clients[name].client)
@@ -106,7 +133,10 @@ class ClientRuntime:
 
         def is_answered() -> bool:
             answer = self._read(name)
-            return answer.over or (answer.followed >= order.number and (state in _ENDED or answer.state is state))
+            if answer.over:
+                return True
+            # A started process is connected later than its order is carried out.
+            return answer.followed >= order.number and (state is not ClientState.RUNNING or answer.state is state)
 
         self.clock.wait_until(is_answered, timeout_s=limit_s, what=f"the task of {name}", every_s=0.05)
         answer = self._read(name)

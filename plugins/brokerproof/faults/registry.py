@@ -20,6 +20,8 @@ _WORDS = {
     "destroy": ("wipe", "delete", "erase", "lose", "loss", "disk_loss", "data_loss", "disaster"),
     "start": ("boot", "power_on", "up", "add", "join", "scale_up"),
     "pause": ("freeze", "hang", "suspend", "sigstop", "stall", "stuck", "gc"),
+    "fence": ("fencing", "zombie", "second_producer", "duplicate_producer", "split_producer"),
+    "task_retry": ("spark_retry", "retry", "repeat", "task_failure", "executor_loss"),
     "unload": ("failover", "fail_over", "move", "transfer", "reassign", "handover"),
     "partition": ("network_partition", "net_split", "netsplit", "split", "split_brain", "isolate", "cut", "disconnect"),
     "delay": ("latency", "network_delay", "slow", "lag", "jitter"),

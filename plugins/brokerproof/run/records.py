@@ -552,6 +552,10 @@ class ClientState(StrEnum):
     # It ends in order: a producer after its answers, a consumer after the messages that it holds.
     STOPPED = "stopped"
     KILLED = "killed"
+    # A second process of a producer's name has begun beside its process: it was refused, or it replaced the first one.
+    FENCED = "fenced"
+    # Its Spark task fails, and Spark repeats the tasks of all clients of its role.
+    REPEATED = "repeated"
 
 
 class ClientOrder(Record):
@@ -573,11 +577,13 @@ class ClientEpoch(StrictModel):
     """The life of one process of a client. It goes on if `ended_at` is None."""
 
     epoch: int
+    # The number of the attempt of the client's Spark task that started it, from 0.
+    attempt: int = 0
     started_at: Moment
     # When the process was connected: a producer before its first message, a consumer after it has subscribed.
     ready_at: Moment | None = None
     ended_at: Moment | None = None
-    # The fault that ended it; None if it ended by itself or was ended by something else.
+    # The fault that ended it, or that began it in vain; None if it ended by itself or was ended by something else.
     fault: str | None = None
 
 

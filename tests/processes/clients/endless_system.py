@@ -25,13 +25,21 @@ class EndlessClients:
         self._numbers = itertools.count()
 
     def producer(self, name: str) -> EndlessClients:
+        """Refuse producers that start after a test said so. The newest producer owns the name, if a test has a file."""
+        if os.environ.get("ENDLESS_REFUSES"):
+            raise ConnectionRefusedError("a producer of this name is connected")
+        if file := os.environ.get("ENDLESS_OWNER"):
+            Path(file).write_text(str(os.getpid()))
         return self
 
     def consumer(self, subscription: Any, name: str) -> EndlessClients:
         return self
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        if seq % 7:
+        file = os.environ.get("ENDLESS_OWNER")
+        if file and Path(file).read_text() not in ("", str(os.getpid())):
+            settle(Settled(AttemptOutcome.UNKNOWN, error="fenced"))
+        elif seq % 7:
             settle(Settled(AttemptOutcome.ACKED, partition=-1, position=Position(1, seq)))
 
     def receive(self, timeout_s: float) -> Received | None:

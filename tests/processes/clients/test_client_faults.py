@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ def make(tmp_path: Path, endless: None, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("ENDLESS_END", str(tmp_path / "run" / "end"))
     made: list[Run] = []
 
-    def make_with(kind: str, **targets: Any) -> Run:
+    def make_with(kind: str, on_restart: str | None = None, **targets: Any) -> Run:
         run = make_run(
             tmp_path / "run",
             "sync_nominal",
@@ -59,6 +60,7 @@ def make(tmp_path: Path, endless: None, monkeypatch: pytest.MonkeyPatch) -> Iter
                 "settle_s": 1,
                 "workload.rate": 1000,
                 "workload.producers": 1,
+                "workload.client": {"on_restart": on_restart},
                 "overrides.system": "endless",
                 "faults": [{"name": "f", "kind": kind, "targets": targets}],
             },
@@ -129,6 +131,28 @@ def test_a_producer_that_a_fault_kills_and_starts_goes_on_behind_what_it_had_res
     assert (produced.epoch, produced.problem, produced.fault) == (1, None, None)
 
 
+@pytest.mark.parametrize("kind", ["kill", "stop"])
+def test_a_producer_that_resends_sends_each_message_without_an_answer_again_and_no_other(make: Any, kind: str) -> None:
+    run = make(kind, on_restart="resend", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    runtime = act_on(run)
+    runtime.kill(PRODUCER) if kind == "kill" else runtime.stop(PRODUCER, grace_s=30)
+    restart(run, runtime, PRODUCER)
+    wait_until(lambda: task.rows[-1]["epoch"] == 1, timeout_s=60, what="rows of the next process")
+    rows = end(run, task)
+    first, second = ({row["seq"]: row for row in rows if row["epoch"] == epoch} for epoch in (0, 1))
+    assert len(rows) == len(first) + len(second)
+    unanswered = {seq for seq, row in first.items() if row["outcome"] == "unknown"}
+    assert unanswered
+    assert {seq for seq in second if seq <= max(first)} == unanswered
+    assert sorted(first.keys() | second.keys()) == list(range(len(first.keys() | second.keys())))
+    # Every seventh message has no answer in this system, and all others have one now.
+    assert {second[seq]["outcome"] for seq in unanswered if seq % 7} <= {"acked"}
+    assert all(row["scheduled_at"] <= row["sent_at"] for row in second.values() if row["sent_at"])
+    assert [second[seq]["sent_at"] for seq in sorted(second)] == sorted(row["sent_at"] for row in second.values())
+
+
 def test_a_producer_that_a_fault_stops_sends_nothing_more_and_leaves_no_reserved_message(make: Any) -> None:
     run = make("stop", client="producer")
     task = publishing(run)
@@ -146,6 +170,85 @@ def test_a_producer_that_a_fault_stops_sends_nothing_more_and_leaves_no_reserved
     }
     assert len(first) >= sent
     assert [each.fault for each in read_epochs(run, "load-0").epochs] == ["f", None]
+
+
+def test_a_second_producer_that_is_refused_is_recorded_and_the_first_one_goes_on(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make("fence", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    monkeypatch.setenv("ENDLESS_REFUSES", "yes")
+    runtime = act_on(run)
+    runtime.fence(PRODUCER)
+    assert "was refused: mycluster-p0: ConnectionRefusedError: a producer" in str(runtime.evidence_of_fencing(PRODUCER))
+    assert runtime.is_healthy(runtime.make_specs()[PRODUCER])
+    before = len(task.rows)
+    wait_until(lambda: len(task.rows) > before + 300, timeout_s=60, what="rows of the first process")
+    rows = end(run, task)
+    outcomes(rows)
+    assert {row["epoch"] for row in rows} == {0}
+    epochs = read_epochs(run, "load-0")
+    assert [(each.epoch, each.fault) for each in epochs.epochs] == [(0, None), (1, "f")]
+    assert epochs.epochs[1].ready_at is None
+    produced = read_record(run, ProducerEnd, 0)
+    assert produced is not None
+    assert (produced.epoch, produced.problem, produced.fault) == (0, None, None)
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_a_second_producer_takes_over_behind_what_the_first_one_may_send(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool
+) -> None:
+    if is_fenced:
+        (tmp_path / "owner").touch()
+        monkeypatch.setenv("ENDLESS_OWNER", str(tmp_path / "owner"))
+    run = make("fence", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    runtime = act_on(run)
+    runtime.fence(PRODUCER)
+    evidence = str(runtime.evidence_of_fencing(PRODUCER))
+    # A cluster that fences nobody is found out.
+    assert re.search(
+        r"; of what the earlier process sent after that: " + ("fenced" if is_fenced else "acked"), evidence
+    )
+    assert ("acked" in evidence) is not is_fenced
+    assert runtime.is_healthy(runtime.make_specs()[PRODUCER])
+    wait_until(lambda: task.rows[-1]["epoch"] == 1, timeout_s=60, what="rows of the second process")
+    rows = end(run, task)
+    found = outcomes(rows)
+    assert max(row["seq"] for row in rows if row["epoch"] == 0) < min(row["seq"] for row in rows if row["epoch"] == 1)
+    assert "acked" in {found[row["seq"]] for row in rows if row["epoch"] == 1}
+    unsent = [row for row in rows if row["error"] == "another process took over before"]
+    assert {(row["epoch"], row["outcome"], row["sent_at"]) for row in unsent} == {(0, "unknown", None)}
+    first, second = read_epochs(run, "load-0").epochs
+    assert (first.fault, second.fault) == ("f", None)
+    # They ran together for a while.
+    assert second.ready_at < first.ended_at
+    produced = read_record(run, ProducerEnd, 0)
+    assert produced is not None
+    assert (produced.epoch, produced.problem, produced.fault) == (1, None, None)
+
+
+def test_a_second_producer_that_dies_before_it_is_refused_is_no_effect(make: Any) -> None:
+    run = make("fence", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    (first,) = clients_of(run)
+
+    def kill_second() -> None:
+        wait_until(lambda: len(clients_of(run)) > 1, timeout_s=60, what="the second process")
+        next(each for each in clients_of(run) if each.pid != first.pid).kill()
+
+    killing = threading.Thread(target=kill_second)
+    killing.start()
+    runtime = act_on(run)
+    with pytest.raises(NodeError, match=r"mycluster-p0 was not fenced: process .* was neither connected nor refused"):
+        runtime.fence(PRODUCER)
+    killing.join()
+    assert runtime.evidence_of_fencing(PRODUCER) is None
+    end(run, task)
 
 
 def test_a_client_that_a_fault_freezes_does_nothing_until_it_goes_on(make: Any) -> None:

@@ -147,6 +147,10 @@ def test_each_setting_that_leads_nowhere_is_named(tmp_path: Path) -> None:
         ({"faults.0.kind": "destory", "destroyed": ["mycluster"]}, "faults.0.kind: no fault kind is called"),
         ({"workload.produce_on": ["mycluste"]}, "workload.produce_on.0: no cluster is called"),
         ({"workload.namespace": "mytenant/ue"}, "workload.namespace: no namespace is called"),
+        (
+            {"workload": {"client": {"access": "exclusive"}, "producers": 2}},
+            "workload.producers: 2 producers of a topic, and `exclusive` allows one",
+        ),
         ({"topology": "bas"}, "topology: no topology is called"),
         ({"runtime": "dokcer", "faults.0.kind": "pause"}, "runtime: no runtime is called"),
         ({"faults.0.at_s": 70, "faults.0.heal_at_s": 75}, "faults.0.at_s: overlaps"),

@@ -41,6 +41,13 @@ def test_a_client_is_away_from_the_end_of_a_process_until_the_next_one_is_connec
     assert list_epochs_ended_by_faults(run, "load-0") == {0, 1}
 
 
+def test_a_client_with_a_second_process_that_was_refused_or_took_over_was_never_away(run: Run) -> None:
+    live(run, "load-0", {"ready_at": 1}, {"started_at": 5, "ended_at": 8, "fault": "f"})
+    assert (list_absences(run, "load-0"), list_epochs_ended_by_faults(run, "load-0")) == ([], {1})
+    live(run, "load-0", {"ready_at": 1, "ended_at": 9, "fault": "f"}, {"started_at": 5, "ready_at": 8})
+    assert (list_absences(run, "load-0"), list_epochs_ended_by_faults(run, "load-0")) == ([], {0})
+
+
 def test_a_client_that_stays_dead_is_away_until_its_task_is_over(run: Run) -> None:
     live(run, "load-0", {"ready_at": 1, "ended_at": 10, "fault": "f"})
     assert list_absences(run, "load-0") == [(10, OVER)]

@@ -23,7 +23,7 @@ from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Settled, hash_payload
 from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import Addressing, name_listener
-from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
+from brokerproof.systems.pulsar.client_settings import ProducerAccess, PulsarClientSettings
 from brokerproof.systems.pulsar.roles import Role
 
 # A message carries its identity in fields of its own, so a corrupted payload does not hide it. The name of its producer
@@ -39,6 +39,12 @@ _TYPES = {
     SubscriptionType.FAILOVER: pulsar.ConsumerType.Failover,
     SubscriptionType.SHARED: pulsar.ConsumerType.Shared,
     SubscriptionType.KEY_SHARED: pulsar.ConsumerType.KeyShared,
+}
+
+_ACCESS = {
+    None: pulsar.ProducerAccessMode.Shared,
+    ProducerAccess.EXCLUSIVE: pulsar.ProducerAccessMode.Exclusive,
+    ProducerAccess.EXCLUSIVE_WITH_FENCING: pulsar.ProducerAccessMode.ExclusiveWithFencing,
 }
 
 # The client gives these errors before it sends anything. After any other error, the message may be stored.
@@ -149,6 +155,7 @@ def make_producer_settings(client: PulsarClientSettings) -> dict[str, Any]:
         "batching_max_messages": max(2, client.batching_messages),
         "batching_type": pulsar.BatchingType.KeyBased if client.batch_by_key else pulsar.BatchingType.Default,
         "block_if_queue_full": False,
+        "access_mode": _ACCESS[client.access],
     }
 
 

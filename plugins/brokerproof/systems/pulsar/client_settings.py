@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from brokerproof.experiment.workload import ClientSettings
+
+
+class ProducerAccess(StrEnum):
+    """How a producer has its topic for itself. Pulsar's third mode waits, and would hold the load up."""
+
+    # Another producer is refused.
+    EXCLUSIVE = "exclusive"
+    # Another producer takes over, and what the earlier one sends is refused from then on.
+    EXCLUSIVE_WITH_FENCING = "exclusive_with_fencing"
 
 
 class PulsarClientSettings(ClientSettings):
@@ -20,6 +31,9 @@ class PulsarClientSettings(ClientSettings):
         False,
         description="each batch holds messages of one key, as a subscription that shares by key needs it; "
         "batches fill more slowly then",
+    )
+    access: ProducerAccess | None = Field(
+        None, description="each producer has its topic for itself; by default producers share it, each with its name"
     )
     receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches in advance")
 

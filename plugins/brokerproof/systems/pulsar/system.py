@@ -9,7 +9,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
-from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.experiment.yaml_models import parse, suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
@@ -109,8 +109,18 @@ class Pulsar:
         return topology_rules.validate(topology)
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Raises InputError unless every cluster that is published to has the workload's namespace."""
+        """Raises InputError if a cluster that is published to lacks the workload's namespace.
+
+        Also raises InputError if several producers publish to a topic that each of them needs for itself.
+        """
         workload = scenario.workload
+        access = parse(PulsarClientSettings, workload.client.model_dump(), file="").access
+        if access is not None and workload.producers > 1:
+            raise InputError(
+                f"{workload.producers} producers of a topic, and `{access}` allows one",
+                field="workload.producers",
+                remedy="give 1, or leave `workload.client.access` out",
+            )
         if workload.namespace is None:
             raise InputError("is missing", field="workload.namespace", remedy="add it")
         for cluster in workload.list_homes(topology):
