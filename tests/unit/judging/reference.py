@@ -401,8 +401,9 @@ class Topic:
         attempts = [self.select_rows(self.attempts, identity(row)) for row in deliveries]
         if not all(attempts):
             return False
-        start = min(row["scheduled_at"] for rows in attempts for row in rows) - self.r.error
-        end = max(row["received_at"] for row in deliveries) + self.r.error
+        received = [row["received_at"] for row in deliveries]
+        start = min(*received, *(row["scheduled_at"] for rows in attempts for row in rows)) - self.r.error
+        end = max(received) + self.r.error
         cluster, partition = deliveries[0]["cluster"], deliveries[0]["partition"]
         source = f"topic:{self.name}" + (f"@{cluster}" if len(self.h.topology.clusters) > 1 else "")
         number = "" if partition < 0 else str(partition)

@@ -23,7 +23,11 @@ WITH received AS (
         AND d.received_at + clock_error_us() < t.last_at
     LEFT JOIN published p ON (p.who, p.number, p.topic) = (d.who, d.number, d.topic)
     WHERE t.since IS NULL
-        OR (p.scheduled_at - clock_error_us() >= t.since AND d.received_at + clock_error_us() <= t.until)
+        OR (
+            p.scheduled_at - clock_error_us() >= t.since
+            AND d.received_at - clock_error_us() >= t.since
+            AND d.received_at + clock_error_us() <= t.until
+        )
     GROUP BY ALL
 )
 SELECT

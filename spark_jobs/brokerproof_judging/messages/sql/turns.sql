@@ -18,6 +18,7 @@ JOIN deliveries d
     AND d.consumer IS NOT DISTINCT FROM t.consumer
     AND d.incarnation IS NOT DISTINCT FROM t.incarnation
     AND (t.key IS NULL OR d.key = t.key)
+    AND epoch_us(d.received_at) - clock_error_us() >= p.since
     AND epoch_us(d.received_at) + clock_error_us() <= p.until
 JOIN due ON (due.producer, due.seq, due.topic) = (d.producer, d.seq, d.topic)
     AND due.due_at - clock_error_us() >= p.since
