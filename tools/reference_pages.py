@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.directories import Directories
+from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Anomaly, Guarantee
 from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE
 from brokerproof.experiment.scenario import Scenario
@@ -247,7 +248,8 @@ def _tabulate_anomalies() -> Iterator[str]:
         facts = anomaly.facts
         illegal = ", ".join(f"`{one}`" for one in Guarantee if one in facts.illegal_under) or "none"
         order = ", not for Shared" if facts.needs_order else ""
-        yield f"| {facts.suite} | `{anomaly}` | {facts.meaning} | {illegal}{order} |"
+        proof = ", if samples prove that the consumers stayed the same" if facts.needs is Ability.MEMBERSHIP else ""
+        yield f"| {facts.suite} | `{anomaly}` | {facts.meaning} | {illegal}{order}{proof} |"
 
 
 def _tabulate_functions() -> Iterator[str]:

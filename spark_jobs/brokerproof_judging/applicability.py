@@ -20,8 +20,14 @@ def explain_inapplicable(run: Run, name: str) -> str:
     lacking = find_lacking(name, list_abilities(run))
     if lacking is not None:
         return f"{run.topology.system} cannot {lacking.meaning}"
-    is_of_outputs = name not in METRICS and Anomaly(name).facts.of_outputs
-    return "no consumer writes outputs" if is_of_outputs and not run.scenario.workload.writes_outputs else ""
+    if name in METRICS:
+        return ""
+    facts, workload = Anomaly(name).facts, run.scenario.workload
+    if facts.of_outputs and not workload.writes_outputs:
+        return "no consumer writes outputs"
+    if facts.only_at is not None and not any(each.type in facts.only_at for each in workload.subscriptions):
+        return f"no subscription is {' or '.join(sorted(facts.only_at))}"
+    return ""
 
 
 def list_applicable_anomalies(run: Run) -> list[Anomaly]:

@@ -21,6 +21,7 @@ class Ability(StrEnum):
     READ_COUNTERS = "read_counters"
     REASSIGNMENT = "reassignment"
     CONFIRMED_ACKS = "confirmed_acks"
+    MEMBERSHIP = "membership"
     REPLICATION = "replication"
     REPLICATED_SUBSCRIPTIONS = "replicated_subscriptions"
     MOVING_SUBSCRIPTIONS = "moving_subscriptions"
@@ -43,6 +44,7 @@ _MEANINGS = {
     Ability.READ_COUNTERS: "count the bytes that each node reads from its disks",
     Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
     Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
+    Ability.MEMBERSHIP: "say which consumers are connected to a subscription",
     Ability.REPLICATION: "send what is published in one cluster to another one",
     Ability.REPLICATED_SUBSCRIPTIONS: "make what a subscription acknowledged known to another cluster",
     Ability.MOVING_SUBSCRIPTIONS: "let a subscription go on in another cluster",

@@ -66,6 +66,8 @@ class Anomaly(StrEnum):
     STORED_OUT_OF_ORDER = "stored_out_of_order"
     DELIVERED_OUT_OF_ORDER = "delivered_out_of_order"
     POSITION_REGRESSED = "position_regressed"
+    TWO_ACTIVE_CONSUMERS = "two_active_consumers"
+    KEY_ON_TWO_CONSUMERS = "key_on_two_consumers"
     OUTPUT_MISSING = "output_missing"
     OUTPUT_REPEATED = "output_repeated"
 
@@ -96,6 +98,9 @@ class AnomalyFacts:
     outcomes: tuple[str, ...] = ("acked", "failed", "unknown")
     # Whether it can be found at a subscription. All other anomalies are found only in logs.
     at_subscriptions: bool = False
+    # The types of the subscriptions at which it can be found, None for all. It is not applicable if the scenario has no
+    # subscription of these types.
+    only_at: frozenset[SubscriptionType] | None = None
     # Whether it is about outputs. It is not applicable if no consumer of the scenario writes outputs.
     of_outputs: bool = False
 
@@ -256,6 +261,35 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         needs=Ability.POSITIONS,
         outcomes=("acked",),
     ),
+    # Both are illegal only if samples prove that the consumers stayed the same (`sql/findings.sql`).
+    Anomaly.TWO_ACTIVE_CONSUMERS: AnomalyFacts(
+        suite=Suite.ORDERING,
+        meaning=(
+            "was received by a consumer of an exclusive or failover subscription between two messages of its partition "
+            "that another consumer received"
+        ),
+        demand=(
+            "No two consumers of an exclusive or failover subscription receive from one partition in turns while "
+            "samples prove that the consumers stayed the same."
+        ),
+        needs=Ability.MEMBERSHIP,
+        at_subscriptions=True,
+        only_at=frozenset({SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER}),
+    ),
+    Anomaly.KEY_ON_TWO_CONSUMERS: AnomalyFacts(
+        suite=Suite.ORDERING,
+        meaning=(
+            "was received by a consumer of a key_shared subscription between two messages of its key that another "
+            "consumer received"
+        ),
+        demand=(
+            "No two consumers of a key_shared subscription receive one key in turns while samples prove that the "
+            "consumers stayed the same."
+        ),
+        needs=Ability.MEMBERSHIP,
+        at_subscriptions=True,
+        only_at=frozenset({SubscriptionType.KEY_SHARED}),
+    ),
     Anomaly.OUTPUT_MISSING: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="was delivered to a subscription that drained, and no consumer of it wrote an output of the message",
@@ -295,5 +329,7 @@ def is_illegal(
     if anomaly in tightened:
         return True
     if anomaly.facts.needs_order and subscription is not None and not subscription.keeps_order_per_key:
+        return False
+    if anomaly.facts.only_at is not None and subscription is not None and subscription not in anomaly.facts.only_at:
         return False
     return guarantee in anomaly.facts.illegal_under

@@ -48,6 +48,9 @@ class SampledMetric(StrEnum):
     # Of a topic, by subscription.
     BACKLOG = "backlog"
     DELIVERED = "delivered"
+    # Of a topic, by subscription and partition: the connected consumers, each with its connection (JSON list). The text
+    # of a consumer changes if it connects anew, or if it begins or ceases to be the only one that receives.
+    CONSUMERS = "consumers"
     # Of a topic, by direction of replication, `CLUSTER>OTHER`.
     REPLICATION_BACKLOG = "replication_backlog"
     REPLICATION_DELAY_S = "replication_delay_s"
@@ -87,6 +90,10 @@ class SampledMetric(StrEnum):
     def join_partition(self, number: int) -> str:
         """Return `METRIC:NUMBER`, or `METRIC` alone if `number` is -1, which means a topic without partitions."""
         return str(self) if number < 0 else self.join_subject(str(number))
+
+    def join_subscription(self, subscription: str, partition: int) -> str:
+        """Return `METRIC:SUBSCRIPTION/NUMBER`, or `METRIC:SUBSCRIPTION` for a topic without partitions."""
+        return self.join_subject(subscription if partition < 0 else f"{subscription}/{partition}")
 
 
 class SeriesKind(StrEnum):

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.tables import AttemptOutcome
 
@@ -133,9 +135,15 @@ class PartMessages:
 
 
 def find_clean(
-    part: PartArrays, topology: Topology, subscriptions: Sequence[tuple[str, str]], clock_error_us: int
+    part: PartArrays,
+    topology: Topology,
+    subscriptions: Sequence[tuple[str, str]],
+    turns: pa.Table,
+    clock_error_us: int,
 ) -> PartMessages:
     """Return the messages of a part. `subscriptions` has (cluster, subscription) of each that has to get messages.
+
+    `turns` has the columns of `turns.TURNS`.
 
     Raises NotDescribedError if the deliveries show that a clock was set back.
     """
@@ -163,6 +171,7 @@ def find_clean(
         _check_copies(found, cluster, required)
     for cluster, subscription in dict.fromkeys([*named, *_list_subscriptions(part.deliveries)]):
         _check_deliveries(found, cluster, subscription, (cluster, subscription) in named)
+    _check_turns(found, turns)
     check_order(found, clock_error_us)
     return found
 
@@ -238,6 +247,32 @@ def _check_deliveries(found: PartMessages, cluster: int, subscription: int, has_
     }
     if has_to_get:
         found.deliveries[cluster, subscription] = Delivery(**by_slot)
+
+
+def _check_turns(found: PartMessages, turns: pa.Table) -> None:
+    """Doubt each message that a consumer received within the turn of another consumer."""
+    rows, names = found.part.deliveries, found.part.names
+    whole = turns.filter(pc.is_null(turns["since"]))
+    for by_key in (False, True):
+        columns = ("cluster", "topic", "subscription", "partition", *(["key"] if by_key else []))
+        chosen = whole.filter(pc.is_valid(whole["key"]) if by_key else pc.is_null(whole["key"])).to_pylist()
+        if not chosen:
+            continue
+        number = number_groups(*(rows[name] for name in columns))
+        by_group = order.sort_stably(number)
+        starts = order.list_runs(number[by_group])
+        places = np.split(by_group, starts[1:])
+        by_place = {tuple(int(rows[name][place[0]]) for name in columns): place for place in places if len(place)}
+        for turn in chosen:
+            numbers = {name: names[name].find(turn[name]) if name in names else turn[name] for name in turn}
+            place = by_place.get(tuple(numbers[name] for name in columns))
+            if place is None:
+                continue
+            is_other = rows["consumer"][place] != numbers["consumer"]
+            is_other |= rows["incarnation"][place] != turn["incarnation"]
+            received_at = rows["received_at"][place]
+            slot = rows["slot"][place[is_other & (received_at > turn["first_at"]) & (received_at < turn["last_at"])]]
+            found.clean[slot[slot >= 0]] = False
 
 
 def select(rows: Rows, chosen: Mask) -> Rows:

@@ -71,6 +71,8 @@ class ArraysOfPart:
     topology: Topology
     # (cluster, subscription)
     subscriptions: Sequence[tuple[str, str]]
+    # With the columns `turns.TURNS`.
+    turns: pa.Table
     clock_error_us: int
 
     def __call__(self, part: int) -> str:
@@ -80,7 +82,7 @@ class ArraysOfPart:
         """
         try:
             arrays = read_arrays(self.recorded, part)
-            found = find_clean(arrays, self.topology, self.subscriptions, self.clock_error_us)
+            found = find_clean(arrays, self.topology, self.subscriptions, self.turns, self.clock_error_us)
         except NotDescribedError as error:
             return json.dumps({"problem": str(error)})
         summary = asdict(summarize(found))

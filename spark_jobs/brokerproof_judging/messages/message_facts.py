@@ -107,6 +107,8 @@ class FactsOfPart:
     # (cluster, subscription, cluster that it moved from, whether its consumers write outputs)
     subscriptions: Sequence[tuple[str, str, str | None, bool]]
     evidence: EvidenceTables
+    # With the columns `turns.TURNS`.
+    turns: pa.Table
     faults_undone: bool
     clock_error_us: int
     anomalies: Sequence[str]
@@ -123,6 +125,7 @@ class FactsOfPart:
         connection.execute(read_query("log_facts"))
         connection.execute(read_query("subscription_facts"))
         connection.execute(read_query("missing_outputs"))
+        connection.execute(read_query("taken_turns"))
         connection.execute(f"CREATE TABLE places AS {read_query('places')}")
         write_part(self.places, part, PLACES, select_batches(connection, "FROM places"))
         write_part(self.findings, part, FINDINGS, self._find_anomalies(part, connection))
@@ -143,6 +146,7 @@ class FactsOfPart:
                 "drain_proofs": self.evidence.drains,
                 "replication_proofs": self.evidence.replication,
                 "replication_ends": self.evidence.replication_ends,
+                "turns": self.turns,
             },
         )
         load_records(connection, self.recorded, part)

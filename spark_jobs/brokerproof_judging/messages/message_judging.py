@@ -40,6 +40,7 @@ from brokerproof_judging.messages.legality import list_destroyed, list_forbidden
 from brokerproof_judging.messages.message_columns import NAMES, define_macros, read_query
 from brokerproof_judging.messages.message_facts import FINDINGS, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
+from brokerproof_judging.messages.turns import find_turns
 from brokerproof_judging.partitioned_sql import start_workers, with_database, work_in_parts
 from brokerproof_judging.recorded_parts import RecordedParts, divide_records
 
@@ -173,6 +174,7 @@ class MessageJudging:
         self._join_parts(sum(map(self._recorded.count_rows, range(self._parts))))
         self._evidence = evidence
         self._anomalies = list_applicable_anomalies(run)
+        self._turns = find_turns(run, self._anomalies)
         self._places, self._findings, self._messages, self._found = (
             replacement.locate_beside(name) for name in ("places", "findings", "messages", "anomalies")
         )
@@ -202,6 +204,7 @@ class MessageJudging:
                 (each.cluster, each.name, each.moved_from, each.writes_outputs) for each in self._subscriptions
             ],
             evidence=self._evidence.make_tables(),
+            turns=self._turns,
             faults_undone=self._evidence.undone.given,
             clock_error_us=self._run.facts.clock_error_us,
             anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
@@ -241,6 +244,7 @@ class MessageJudging:
             most_suspicious=most_suspicious,
             topology=self._run.topology,
             subscriptions=[(each.cluster, each.name) for each in self._subscriptions],
+            turns=self._turns,
             clock_error_us=self._run.facts.clock_error_us,
         )
         answers = [json.loads(answer) for answer in work_in_parts(self._spark, self._parts, arrays)]

@@ -5,7 +5,7 @@ It shares nothing with the code it checks but the tables; loops over all pairs w
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from brokerproof.run.records import FaultsUndone
@@ -85,6 +85,9 @@ class Reference:
         survived = delivered or of.select_rows(of.stored, message, home)
         if anomaly == "not_replicated" and home != cluster and self.is_excused("lost", home, attempts) and not survived:
             return True
+        if anomaly in ("two_active_consumers", "key_on_two_consumers"):
+            # It is never illegal without a proof, even if the scenario tightens it.
+            return not any(of.are_proven(*turn) for turn in of.turns(anomaly, message, cluster, str(subscription)))
         if anomaly in scenario.tighten:
             return False
         if anomaly == "delivered_out_of_order":
@@ -247,6 +250,7 @@ class Topic:
                 self.r.say("phantom", row["cluster"], self.name, row["subscription"], identity(row))
         self.twice()
         self.processed()
+        self.held()
         self.conflicts()
         for cluster in self.h.topology.clusters:
             self.order(cluster)
@@ -359,6 +363,69 @@ class Topic:
                 drained = drained and first["partition"] in self.partitions
                 drained = drained and (end is None or place is None or place[:2] < end)
                 self.r.say("output_missing" if drained else "unproven", cluster, self.name, subscription, message)
+
+    def held(self) -> None:
+        types = {"two_active_consumers": ("exclusive", "failover"), "key_on_two_consumers": ("key_shared",)}
+        for anomaly, kinds in types.items():
+            for each in self.h.scenario.workload.subscriptions:
+                for cluster in each.list_clusters(self.h.topology) if each.type in kinds else ():
+                    got = [row for row in self.deliveries if row["cluster"] == cluster]
+                    for message in {identity(row) for row in got if row["subscription"] == each.name}:
+                        if self.turns(anomaly, message, cluster, each.name):
+                            self.r.say(anomaly, cluster, self.name, each.name, message)
+
+    def turns(self, anomaly: str, message: Any, cluster: str, subscription: str) -> list[tuple[Row, Row, Row]]:
+        """The deliveries of a message, each between two deliveries to another incarnation of a consumer."""
+        same = ("partition", "key") if anomaly == "key_on_two_consumers" else ("partition",)
+        found = []
+        for m in self.select_rows(self.deliveries, message, cluster, subscription):
+            others = [
+                row
+                for row in self.deliveries
+                if (row["cluster"], row["subscription"]) == (cluster, subscription)
+                and all(row[name] == m[name] is not None for name in same)
+                and (row["consumer"], row["incarnation"]) != (m["consumer"], m["incarnation"])
+            ]
+            found += [
+                (a, m, b)
+                for a in others
+                for b in others
+                if (a["consumer"], a["incarnation"]) == (b["consumer"], b["incarnation"])
+                and a["received_at"] + self.r.error < m["received_at"]
+                and m["received_at"] + self.r.error < b["received_at"]
+            ]
+        return found
+
+    def are_proven(self, *deliveries: Row) -> bool:
+        """Whether nothing changed in the samples from before the messages were due until after they were received."""
+        attempts = [self.select_rows(self.attempts, identity(row)) for row in deliveries]
+        if not all(attempts):
+            return False
+        received = [row["received_at"] for row in deliveries]
+        start = min(*received, *(row["scheduled_at"] for rows in attempts for row in rows)) - self.r.error
+        end = max(received) + self.r.error
+        cluster, partition = deliveries[0]["cluster"], deliveries[0]["partition"]
+        source = f"topic:{self.name}" + (f"@{cluster}" if len(self.h.topology.clusters) > 1 else "")
+        number = "" if partition < 0 else str(partition)
+        metric = f"consumers:{deliveries[0]['subscription']}" + (f"/{number}" if number else "")
+        seen = sorted((row["at"], row["value"]) for row in self.samples(source, metric))
+        before, after = [at for at, _ in seen if at <= start], [at for at, _ in seen if at >= end]
+        if not before or len(after) < 2:
+            return False
+        # What the first sample after the end shows may be older than the end.
+        within = [(at, value) for at, value in seen if before[-1] <= at <= after[1]]
+        if len({value for _, value in within}) > 1:
+            return False
+        if any(later - earlier > 1_000_000 for (earlier, _), (later, _) in pairwise(within)):
+            return False
+        owners = sorted((row["at"], row["value"]) for row in self.samples(source, f"owner:{number}".rstrip(":")))
+        known = [value for at, value in owners if at <= before[-1]][-1:]
+        return bool(known and known[0]) and all(
+            value == known[0] for at, value in owners if before[-1] <= at <= after[1]
+        )
+
+    def samples(self, source: str, metric: str) -> list[Row]:
+        return [row for row in self.h.observations if (row["source"], row["metric"]) == (source, metric)]
 
     def conflicts(self) -> None:
         acked = [row for row in self.attempts if row["outcome"] == "acked"]

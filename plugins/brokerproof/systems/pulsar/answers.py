@@ -28,6 +28,8 @@ from pydantic_core import PydanticCustomError
 _HIGHEST = 2**63 - 1
 # An open topic has a ledger, so the ledger of its positions is never -1. The entry is -1 before a ledger's first entry.
 _POSITION = re.compile(r"([0-9]{1,18}):(-1|[0-9]{1,18})")
+# A time with its date, such as `2026-11-30T20:40:00.123Z`.
+_MOMENT = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+)$")
 _NODE = re.compile(r"([^\s/<>]+):[0-9]{1,5}")
 # BookKeeper's answer, with status 404, if no ledger lacks a copy. BookKeeper also answers 404 if it could not find out,
 # so the text is compared (`ListUnderReplicatedLedgerService`).
@@ -80,6 +82,7 @@ Number = Annotated[int, Field(ge=-_HIGHEST, le=_HIGHEST)]
 Count = Annotated[int, Field(ge=0, le=_HIGHEST)]
 Position = Annotated[EntryPosition, PlainValidator(parse_position)]
 NodeHost = Annotated[str, AfterValidator(parse_host)]
+Moment = Annotated[str, Field(pattern=_MOMENT.pattern)]
 UrlHost = Annotated[str, AfterValidator(_parse_url_host)]
 BookieHost = Annotated[NodeHost, BeforeValidator(_get_bookie_id)]
 
@@ -102,11 +105,21 @@ class TopicLookup(_CamelCaseAnswer):
     broker_host: UrlHost = Field(alias="brokerUrl")
 
 
+class ConsumerStats(_CamelCaseAnswer):
+    """A connected consumer of a subscription. A consumer that connects anew has another `connected_since`."""
+
+    consumer_name: str
+    address: str
+    connected_since: Moment
+
+
 class SubscriptionStats(_CamelCaseAnswer):
-    """A subscription in a topic's stats."""
+    """A subscription in a topic's stats. Only exclusive and failover subscriptions have an active consumer."""
 
     msg_backlog: Count
     msg_out_counter: Count
+    active_consumer_name: str | None = None
+    consumers: list[ConsumerStats]
 
 
 class ReplicatorStats(_CamelCaseAnswer):

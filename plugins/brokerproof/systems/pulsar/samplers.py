@@ -16,7 +16,7 @@ from brokerproof.run.observations import Sample, SampledMetric, Source, format_n
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
 from brokerproof.systems.pulsar.admin import read_text, request
-from brokerproof.systems.pulsar.answers import TOPIC_STATS
+from brokerproof.systems.pulsar.answers import TOPIC_STATS, SubscriptionStats
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.copies import count_under_replicated
 from brokerproof.systems.pulsar.roles import Role
@@ -48,6 +48,15 @@ def _parse_count(counter: str, value: str) -> int:
     if count < 0:
         raise AdminError(f"{counter} in the bookie's metrics is `{shorten(value)}`, which is no count")
     return count
+
+
+def format_consumers(subscription: SubscriptionStats) -> str:
+    """Return the sample of a subscription's connected consumers, with the address and the time of each connection."""
+    return format_names(
+        f"{each.consumer_name} at {each.address} since {each.connected_since}"
+        + (", active" if each.consumer_name == subscription.active_consumer_name else "")
+        for each in subscription.consumers
+    )
 
 
 # Lookups in one round of sampling; there are two rounds a second. A topic with more partitions takes several rounds.
@@ -114,13 +123,20 @@ class ClusterSamplers:
         return rows
 
     def _sample_topic(self) -> list[Sample]:
-        stats = [self._cluster.brokers.get(path + "/stats", TOPIC_STATS) for _, path in self._cluster.partitions]
-        values: dict[str, int] = {SampledMetric.PUBLISHED: sum(one.msg_in_counter for one in stats)}
+        answers = {
+            number: self._cluster.brokers.get(path + "/stats", TOPIC_STATS) for number, path in self._cluster.partitions
+        }
+        stats = list(answers.values())
+        values: dict[str, int | str] = {SampledMetric.PUBLISHED: sum(one.msg_in_counter for one in stats)}
         for name in [one.name for one in self._cluster.subscriptions]:
             found = [one.subscriptions[name] for one in stats if name in one.subscriptions]
             if found:
                 values[SampledMetric.BACKLOG.join_subject(name)] = sum(one.msg_backlog for one in found)
                 values[SampledMetric.DELIVERED.join_subject(name)] = sum(one.msg_out_counter for one in found)
+            for number, one in answers.items():
+                if name in one.subscriptions:
+                    metric = SampledMetric.CONSUMERS.join_subscription(name, number)
+                    values[metric] = format_consumers(one.subscriptions[name])
         for other in self._cluster.others:
             replicators = [one.replication[other] for one in stats if other in one.replication]
             if replicators:

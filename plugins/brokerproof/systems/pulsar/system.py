@@ -92,6 +92,7 @@ class Pulsar:
             Ability.POSITIONS,
             Ability.REPAIR,
             Ability.READ_COUNTERS,
+            Ability.MEMBERSHIP,
             Ability.REPLICATED_SUBSCRIPTIONS,
             Ability.MOVING_SUBSCRIPTIONS,
             Ability.DEDUPLICATION,

@@ -20,6 +20,7 @@ import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType
 from brokerproof.experiment.workload import Commit
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import SampledMetric, make_topic_source
 from brokerproof.run.records import FaultsUndone
 from brokerproof.run.tables import FaultState
 from brokerproof_judging import table_io
@@ -163,6 +164,7 @@ def mess(history: History, chance: random.Random) -> None:
             if copy["cluster"] in each.list_clusters(history.topology):
                 deliver(history, chance, copy, each.name)
     leave_proofs(history, chance)
+    observe_consumers(history, chance)
     order_arrivals(history, chance)
     if chance.random() < 0.2:
         last_for_seconds(history)
@@ -229,6 +231,24 @@ def leave_proofs(history: History, chance: random.Random) -> None:
                 history.not_replicated(home, other)
             if home != other and chance.random() < 0.1:
                 history.drained_to((SEGMENT, chance.randint(0, 9)), home, other)
+
+
+def observe_consumers(history: History, chance: random.Random) -> None:
+    """Sample the consumers and owners of the topic's partitions. Now and then, one changes or is not known."""
+    several = len(history.topology.clusters) > 1
+    for cluster in history.topology.clusters:
+        source = make_topic_source(history.topic, cluster if several else None)
+        for partition in sorted(history.partitions[history.topic]):
+            metrics = [
+                SampledMetric.CONSUMERS.join_subscription(each.name, partition)
+                for each in history.scenario.workload.subscriptions
+            ]
+            for metric in (SampledMetric.OWNER.join_partition(partition), *metrics):
+                first = history_time(chance.choice([-200, -200, -200, 200]))
+                for step in range(chance.choice([1, 4, 4, 4])):
+                    at = first + step * chance.choice([400, 700, 700, SECOND])
+                    value = chance.choices(["same", "other", None], [30, 1, 1 if metric.startswith("owner") else 0])[0]
+                    history.observations.append({"source": source, "metric": metric, "at": at, "value": value})
 
 
 def history_time(at: int) -> int:

@@ -99,10 +99,22 @@ def test_the_guarantee_decides_what_is_legal(anomaly):
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)
-def test_only_order_of_delivery_depends_on_the_type_of_subscription(guarantee):
-    lax = {each for each in Anomaly if not is_illegal(each, guarantee, SubscriptionType.SHARED)}
+@pytest.mark.parametrize(
+    ("kind", "legal"),
+    [
+        (SubscriptionType.EXCLUSIVE, {Anomaly.KEY_ON_TWO_CONSUMERS}),
+        (SubscriptionType.FAILOVER, {Anomaly.KEY_ON_TWO_CONSUMERS}),
+        (SubscriptionType.KEY_SHARED, {Anomaly.TWO_ACTIVE_CONSUMERS}),
+        (
+            SubscriptionType.SHARED,
+            {Anomaly.DELIVERED_OUT_OF_ORDER, Anomaly.TWO_ACTIVE_CONSUMERS, Anomaly.KEY_ON_TWO_CONSUMERS},
+        ),
+    ],
+)
+def test_only_order_and_turns_depend_on_the_type_of_subscription(guarantee, kind, legal):
+    lax = {each for each in Anomaly if not is_illegal(each, guarantee, kind)}
 
-    assert lax - {each for each in Anomaly if not is_illegal(each, guarantee)} == {Anomaly.DELIVERED_OUT_OF_ORDER}
+    assert lax - {each for each in Anomaly if not is_illegal(each, guarantee)} == legal
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)

@@ -143,6 +143,8 @@ def make_sound_answers(at: Mapping[str, str]) -> dict[str, Any]:
     ledger = {"state": "CLOSED", "allEnsembles": {"0": [{"id": f"{at['bookie-eu-1']}:3181"}]}}
     replicator = {"replicationBacklog": 0, "replicationDelayInSeconds": 3, "msgInCount": 40}
     cursor = {"markDeletePosition": "8:2"}
+    since = "2026-11-30T20:40:00.123Z"
+    consumer = {"consumerName": "audit-c0", "address": "/10.0.0.7:40312", "connectedSince": since, "unackedMessages": 0}
     racks = {
         f"{at[name]}:{port}": {"rack": f"/{region}/rack-{name[-1]}"}
         for region in ("eu", "us")
@@ -165,7 +167,7 @@ def make_sound_answers(at: Mapping[str, str]) -> dict[str, Any]:
         "/stats$": {
             "msgInCounter": 100,
             "averageMsgSize": 1.5,
-            "subscriptions": {SUBSCRIPTION: {"msgBacklog": 0, "msgOutCounter": 7}},
+            "subscriptions": {SUBSCRIPTION: {"msgBacklog": 0, "msgOutCounter": 7, "consumers": [consumer]}},
             "replication": {EU: replicator, US: replicator},
         },
         "/entry/2$": "8:2",

@@ -63,7 +63,7 @@ def inside(end: str, **cursors: str) -> dict[str, Any]:
 def stats(*, replicating: dict[str, int], backlog: int = 0) -> dict[str, Any]:
     return {
         "msgInCounter": 100,
-        "subscriptions": {"audit": {"msgBacklog": backlog, "msgOutCounter": 7}},
+        "subscriptions": {"audit": {"msgBacklog": backlog, "msgOutCounter": 7, "consumers": []}},
         "replication": {
             name: {"replicationBacklog": behind, "replicationDelayInSeconds": 3, "msgInCount": 40}
             for name, behind in replicating.items()
@@ -180,7 +180,7 @@ def test_a_log_with_an_entry_is_not_empty(run: Run) -> None:
 def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) -> None:
     eu, us = sound()
     for rest in (eu, us):
-        rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
+        rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1, "consumers": []}}
     observation = make_observation(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
     assert [(drain.cluster, drain.subscription, drain.drained) for drain in observation.find_subscription_drains()] == [
         (US, "mover", False)
@@ -204,6 +204,40 @@ def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
     assert rows[source, "backlog:audit"] == "0"
     assert rows[source, "replication_backlog:cluster-us>cluster-eu"] == "0"
     assert rows[source, "replication_delay_s:cluster-us>cluster-eu"] == "3"
+
+
+def test_the_consumers_of_a_subscription_are_sampled_with_their_connections(run: Run) -> None:
+    eu, us = sound()
+    first = {"consumerName": "c0", "address": "/10.0.0.7:40312", "connectedSince": "2026-11-30T20:40:00.123Z"}
+    second = {**first, "consumerName": "c1"}
+    anew = {**first, "address": "/10.0.0.7:40313", "connectedSince": "2026-11-30T20:40:07.5+01:00"}
+    audit = eu.answers["stats"]["subscriptions"]["audit"]
+    sampler = make_observation(run, eu, us).samplers()[f"{EU}/topic"]
+
+    def sample(**answer: Any) -> str | None:
+        audit.update(answer)
+        (value,) = (sample.value for sample in sampler() if sample.metric == "consumers:audit")
+        return value
+
+    assert sample() == "[]"
+    both = sample(consumers=[second, first], activeConsumerName="c1")
+    assert both == (
+        '["c0 at /10.0.0.7:40312 since 2026-11-30T20:40:00.123Z", '
+        '"c1 at /10.0.0.7:40312 since 2026-11-30T20:40:00.123Z, active"]'
+    )
+    assert sample(consumers=[first, second]) == both
+    # A consumer that connects anew, another active consumer, and a consumer that has gone are changes.
+    changes = [sample(consumers=[anew, second]), sample(consumers=[first, second], activeConsumerName="c0")]
+    changes.append(sample(consumers=[first]))
+    assert len({both, *changes}) == 4
+
+
+def test_the_consumers_of_each_partition_are_sampled(run: Run) -> None:
+    workload = run.scenario.workload.model_copy(update={"partitions": 2})
+    run.__dict__["scenario"] = run.scenario.model_copy(update={"workload": workload})
+    eu, us = sound()
+    metrics = {sample.metric for sample in make_observation(run, eu, us).samplers()[f"{EU}/topic"]()}
+    assert {"consumers:audit/0", "consumers:audit/1"} <= metrics
 
 
 def sample_owners(run: Run, partitions: int, owners: dict[int, str]) -> list[dict[str, str | None]]:
