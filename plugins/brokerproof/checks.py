@@ -21,7 +21,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario, list_cases
 from brokerproof.experiment.topology import Topology, read_topology
-from brokerproof.experiment.workload import Client, Commit
+from brokerproof.experiment.workload import Client, Commit, OnRestart
 from brokerproof.experiment.yaml_models import (
     IDENTIFIER,
     apply_overrides,
@@ -495,6 +495,9 @@ def _list_judgement_mistakes(scenario: Scenario, topology: Topology, system: Sys
     """
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
         yield from _find_inability(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
+    if scenario.workload.client.on_restart is OnRestart.CONTINUE:
+        at = "workload.client.on_restart"
+        yield from _find_inability(system, Ability.DEDUPLICATION, at, remedy="use `resend`")
     for anomaly in scenario.loosen:
         yield from _list_loosened_mistakes(anomaly, scenario, topology)
     for field, needs in _judged(scenario):

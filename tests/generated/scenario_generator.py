@@ -252,6 +252,9 @@ class _Maker:
 
     def _is_able(self, kind: FaultKind) -> bool:
         """Whether the system, the topology and a runtime can do a kind of fault."""
+        if not kind.is_for_nodes:
+            # Generated faults are done to nodes and links.
+            return False
         if kind.needs is not None and kind.needs not in self._abilities:
             return False
         if kind.needs_of_runtime is not None and not runtimes_that_can(kind.needs_of_runtime):

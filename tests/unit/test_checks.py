@@ -313,9 +313,9 @@ def test_a_fault_selects_clients(tmp_path: Path, targets: dict[str, Any], labels
         ),
         ({"targets": {"client": "producer"}, "kind": "destroy"}, "kind", "`destroy` is not done to clients"),
         ({"targets": {"client": "consumer"}, "kind": "fence"}, "targets.client", "`fence` is done to producers"),
-        ({"targets": {"region": "eu"}, "kind": "fence"}, "targets.client", "`fence` is done to producers"),
+        ({"targets": {"region": "eu"}, "kind": "fence"}, "targets.client", "`fence` is done to clients"),
         ({"targets": {"client": "producer"}, "kind": "task_retry"}, "targets", "`task_retry` is done to one client"),
-        ({"targets": {"region": "eu", "count": 1}, "kind": "task_retry"}, "targets", "`task_retry` is done to one"),
+        ({"targets": {"region": "eu"}, "kind": "task_retry"}, "targets.client", "`task_retry` is done to clients"),
     ],
 )
 def test_a_fault_that_clients_cannot_have_is_refused(

@@ -54,7 +54,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import AttemptOutcome, Batches, join_columns
-from brokerproof.systems.clients import Clients, Producer, Settled, hash_payload, make_payload
+from brokerproof.systems.clients import Clients, NumberedProducer, Producer, Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
 _TICK_S = 0.002
@@ -273,8 +273,8 @@ class ScheduledProducer:
             self._schedule = self._make_schedule(None)
             self._extend_reservation()
             keeper.start()
-            if self.workload.client.on_restart is OnRestart.RESEND and not self._beside:
-                self._resend(opened["producer"].send)
+            if self.workload.client.on_restart is not None and not self._beside:
+                self._resend(opened["producer"])
             self._send_all(opened["producer"].send)
         except BaseException as error:
             problem = error
@@ -298,16 +298,27 @@ class ScheduledProducer:
                     raise
                 log.warning("%s is not connected yet: %s", self.task.producer, error)
 
-    def _resend(self, send: Callable[..., None]) -> None:
-        """Send each message again that earlier processes may have sent and that has no answer."""
+    def _resend(self, producer: Producer) -> None:
+        """Send each message again that earlier processes may have sent and that has no answer.
+
+        A producer that continues leaves out the messages up to the last one that the system has stored.
+        """
+        stored = -1
+        if self.workload.client.on_restart is OnRestart.CONTINUE:
+            if not isinstance(producer, NumberedProducer):
+                raise RunError("the system does not say which message of the producer it stored last")
+            stored = producer.find_last_seq()
+            log.info("the last message of %s that is stored is %d", self.task.producer, stored)
         for seq in list_open_seqs(self.run, self.task.client, self._epoch):
+            if seq <= stored:
+                continue
             while self.attempts.pending >= self.workload.client.max_pending:
                 if self._find_end(now := clock.now_s()) is not None and now >= (self._ends_at or now):
                     return
                 time.sleep(_TICK_S)
             content = make_payload(self.task.producer, seq, self.workload.size)
             self.attempts.begin(seq, hash_payload(content), clock.now_us())
-            send(seq, self.task.keys[seq % len(self.task.keys)], content, partial(self.attempts.settle, seq))
+            producer.send(seq, self.task.keys[seq % len(self.task.keys)], content, partial(self.attempts.settle, seq))
 
     def _send_all(self, send: Callable[..., None]) -> None:
         limit = self.workload.client.max_pending

@@ -38,6 +38,8 @@ class OnRestart(StrEnum):
 
     # It sends each message again that it may have sent and that has neither an ack nor a proven failure: at least once.
     RESEND = "resend"
+    # The same, but only of messages behind the last one that the system has stored of this producer.
+    CONTINUE = "continue"
 
 
 class ClientSettings(FrozenModel):
@@ -56,7 +58,8 @@ class ClientSettings(FrozenModel):
     on_restart: OnRestart | None = Field(
         None,
         description="with `resend`, a producer that a fault starts again first sends each message again that has no "
-        "answer; by default it goes on behind these messages",
+        "answer; with `continue`, only those behind the last one that the system has stored, by its deduplication; "
+        "by default it goes on behind these messages",
     )
 
     @property

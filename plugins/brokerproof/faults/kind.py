@@ -116,7 +116,8 @@ class FaultKind(ABC):
     # Whether its nodes go on serving, so that the cluster has no failure to detect. The nodes of other kinds count as
     # down until they are healed: other faults neither start them nor wait for their health.
     leaves_nodes: ClassVar[bool] = False
-    # Whether its targets may be clients.
+    # Whether its targets may be nodes, and whether they may be clients.
+    is_for_nodes: ClassVar[bool] = True
     is_for_clients: ClassVar[bool] = False
     # The ability that the messaging system must have for this kind.
     needs: ClassVar[Ability | None] = None
@@ -128,6 +129,12 @@ class FaultKind(ABC):
         if fault.link is not None:
             raise InputError(
                 f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"
+            )
+        if fault.targets.client is None and not self.is_for_nodes:
+            raise InputError(
+                f"`{self.name}` is done to clients",
+                field="targets.client",
+                remedy="give `client: producer` or `client: consumer`",
             )
         if fault.targets.client is not None and not self.is_for_clients:
             known = ", ".join(f"`{name}`" for name, kind in FAULT_KINDS.items() if kind.is_for_clients)

@@ -1,6 +1,7 @@
 """The kinds of fault that act on nodes, and on clients if `is_for_clients` says so.
 
-A new kind is one class with `@register_fault`, here or in on_network.py. Scenarios use it by its `name`.
+A new kind is one class with `@register_fault`, here, in on_clients.py or in on_network.py. Scenarios use it by its
+`name`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import TASK_RETRY
-from brokerproof.experiment.workload import ClientRole
 from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
 from brokerproof.systems.abilities import ReassignsTopics, require
@@ -20,7 +19,6 @@ from brokerproof.systems.abilities import ReassignsTopics, require
 if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
     from brokerproof.experiment.topology import Topology
-    from brokerproof.faults.client_runtime import ClientRuntime
 
 
 class _NodeEndingKind(FaultKind):
@@ -128,64 +126,6 @@ class Pause(FaultKind):
 
 
 @register_fault
-class Fence(FaultKind):
-    """Starts a second producer of the same name while the first one runs. The cluster refuses one of them.
-
-    If it refuses the second one, the first one goes on. Else the second one goes on behind the first one's messages.
-    """
-
-    name, done = "fence", "challenged by a second producer of its name"
-    is_for_clients = True
-    leaves_nodes = True
-
-    def check(self, fault: Fault, topology: Topology) -> None:
-        super().check(fault, topology)
-        if fault.targets.client is not ClientRole.PRODUCER:
-            raise InputError(
-                "`fence` is done to producers", field="targets.client", remedy="give `targets: {client: producer}`"
-            )
-
-    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(targets, _require_clients(around).fence)
-
-    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        evidence = {name: _require_clients(around).evidence_of_fencing(name) for name in targets}
-        return json.dumps(evidence) if all(evidence.values()) else None
-
-    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Do nothing, because one of the two producers is left."""
-
-
-@register_fault
-class TaskRetry(FaultKind):
-    """Kills a client and makes its Spark task fail once. Spark then repeats the tasks of all clients of its role."""
-
-    name, done = TASK_RETRY, "repeated with its Spark task"
-    is_for_clients = True
-    leaves_nodes = True
-
-    def check(self, fault: Fault, topology: Topology) -> None:
-        super().check(fault, topology)
-        targets = fault.targets
-        if targets.client is None or (len(targets.names) != 1 and targets.count != 1):
-            raise InputError(
-                "`task_retry` is done to one client, and Spark repeats all clients of its role",
-                field="targets",
-                remedy="give `client`, and one of `names` or `count: 1`",
-            )
-
-    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(targets, _require_clients(around).fail_task)
-
-    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        evidence = {name: _require_clients(around).evidence_of_repetition(name) for name in targets}
-        return json.dumps(evidence) if all(evidence.values()) else None
-
-    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Do nothing, because Spark has repeated the task."""
-
-
-@register_fault
 class Unload(FaultKind):
     """Takes the topic from its owner. The cluster then chooses an owner again, which may be the same node.
 
@@ -221,12 +161,6 @@ class Unload(FaultKind):
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Do nothing, because the topic has an owner again."""
-
-
-def _require_clients(around: Surroundings) -> ClientRuntime:
-    if around.clients is None:
-        raise RunError(f"{around.fault.name} is done to clients, and its targets are nodes")
-    return around.clients
 
 
 def _require_pausing(around: Surroundings) -> PausesNodes:

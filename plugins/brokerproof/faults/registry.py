@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import brokerproof.faults.on_clients
 import brokerproof.faults.on_network
 import brokerproof.faults.on_nodes  # noqa: F401
 from brokerproof.experiment.scenario import Scenario

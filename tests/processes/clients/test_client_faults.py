@@ -13,15 +13,19 @@ from typing import Any
 
 import pytest
 from brokerproof import clock
+from brokerproof.clients.client_life import ClientLife
 from brokerproof.clock import SYSTEM_CLOCK, wait_until
-from brokerproof.errors import NodeError
+from brokerproof.errors import NodeError, RunError
 from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.workload import ClientRole
 from brokerproof.faults.client_runtime import ClientRuntime
 from brokerproof.faults.targets import list_clients
 from brokerproof.machine.processes import is_stopped
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
+    ClientEpoch,
     ClientEpochs,
+    ClientOrder,
     ClientState,
     ClustersConfigured,
     ConsumerEnd,
@@ -303,6 +307,49 @@ def test_a_consumer_that_is_killed_and_started_has_another_incarnation(make: Any
     consumed = read_record(run, ConsumerEnd, 0)
     assert consumed is not None
     assert (consumed.epoch, consumed.problem, consumed.fault) == (1, None, None)
+
+
+def test_a_task_that_a_fault_makes_fail_goes_on_in_its_second_attempt(make: Any) -> None:
+    run = make("task_retry", client="consumer", count=1)
+    task = consuming(run)
+    await_record(run)
+    runtime = act_on(run)
+    runtime.fail_task(CONSUMER)
+    task.join()
+    assert isinstance(task.error, RunError)
+    assert str(task.error) == "f makes this task fail, so that Spark repeats it"
+    # Without another attempt, the fault has no effect.
+    assert runtime.evidence_of_repetition(CONSUMER) is None
+    assert not runtime.is_healthy(runtime.make_specs()[CONSUMER])
+    task = consuming(run)
+    evidence = wait_until(lambda: runtime.evidence_of_repetition(CONSUMER), timeout_s=60, what="the second attempt")
+    assert evidence == "attempt 0 of its Spark task ended with process 0, and attempt 1 began with process 1"
+    wait_until(lambda: runtime.is_healthy(runtime.make_specs()[CONSUMER]), timeout_s=60, what="the consumer")
+    rows = end(run, task)
+    # The second attempt reads the record of the first one.
+    assert {row["incarnation"] for row in rows} >= {0}
+    assert [(each.epoch, each.attempt, each.fault) for each in read_epochs(run, "consume-0").epochs] == [
+        (0, 0, "f"),
+        (1, 1, None),
+    ]
+
+
+def test_a_process_of_a_repeated_task_is_excused_only_if_its_record_proves_its_end(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brokerproof.clients.client_life._EARLIER_END_S", 0.2)
+    run = make("task_retry", client="producer", count=1)
+    lives = {"epochs": (ClientEpoch(epoch=0, started_at=1, ready_at=2),), "followed": 1, "evidence": "", "over": False}
+    write_record(run, ClientEpochs(client="load-0", state=ClientState.REPEATED, at=3, **lives))
+    write_record(run, ClientOrder(client="load-0", number=1, state=ClientState.REPEATED, fault="f", at=3))
+
+    def make_life() -> ClientLife:
+        return ClientLife(run, ClientRole.PRODUCER, 0, module="", is_overdue=lambda: False)
+
+    assert [each.fault for each in make_life()._epochs] == [None]
+    counts = dict.fromkeys(("scheduled", "acked", "failed", "unknown"), 0)
+    write_record(run, ProducerEnd(task=0, producer=PRODUCER, epoch=0, problem="", at=4, **counts))
+    assert [(each.fault, each.ended_at) for each in make_life()._epochs] == [("f", 4)]
 
 
 def test_a_client_that_dies_by_itself_is_a_problem_although_a_fault_acts_on_clients(make: Any) -> None:

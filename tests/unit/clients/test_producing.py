@@ -378,6 +378,63 @@ def publish_once(run: Run, monkeypatch: pytest.MonkeyPatch, client: Client, *, e
     return end
 
 
+class NumberedClient(Client):
+    def find_last_seq(self) -> int:
+        return 59
+
+
+@pytest.mark.parametrize(
+    ("on_restart", "client", "again"),
+    [
+        (None, NumberedClient(answer_at_once), range(0)),
+        ("resend", NumberedClient(answer_at_once), range(20, 100)),
+        ("continue", NumberedClient(answer_at_once), range(60, 100)),
+    ],
+)
+def test_a_restarted_producer_sends_again_what_its_strategy_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_restart: str | None, client: Client, again: range
+) -> None:
+    plant_system(monkeypatch, PlantedSystem())
+    run = make_restarted(tmp_path / "run", on_restart)
+    publish_once(run, monkeypatch, client, epoch=1)
+    rows = read_rows(run, 1, has_ended=True)
+    assert [row["seq"] for row in rows] == [*again, *range(100, 100 + len(rows) - len(again))]
+    assert {row["outcome"] for row in rows} == {"acked"}
+    assert all(row["scheduled_at"] <= row["sent_at"] for row in rows)
+
+
+def test_a_producer_cannot_continue_where_the_system_does_not_number_its_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant_system(monkeypatch, PlantedSystem())
+    end = publish_once(make_restarted(tmp_path / "run", "continue"), monkeypatch, Client(answer_at_once), epoch=1)
+    assert "the system does not say which message" in (end.problem or "")
+
+
+def make_restarted(directory: Path, on_restart: str | None) -> Run:
+    """Return a run after a producer's process that reserved 100 messages and got answers to the first 20."""
+    run = make_run(
+        directory,
+        "sync_nominal",
+        {
+            **{"settle_s": SETTLE_S, "workload.rate": RATE, "workload.producers": 1},
+            "workload.client": {"max_pending": MAX_PENDING, "on_restart": on_restart},
+            "overrides": {"system": "planted", "clusters.mycluster.namespaces.mytenant/eu.deduplication": True},
+        },
+    )
+    task = plan_producers(run)[0]
+    producer = ScheduledProducer(run, task)
+    producer._start_at = clock.now_s() - 5
+    producer._schedule = producer._make_schedule(None)
+    for seq in range(20):
+        producer.attempts.begin(seq, 1, clock.now_us())
+        producer.attempts.settle(seq, Settled(AttemptOutcome.ACKED, partition=-1, position=Position(1, seq)))
+    producer._write_rows()
+    reservation = Reservation(until=100, start_at=producer._start_at)
+    RecordWriter(run, task.client, table="publishes", epoch=0).reserve(reservation)
+    return run
+
+
 def read_rows(run: Run, epoch: int, *, has_ended: bool = False) -> list[dict[str, Any]]:
     """Return the rows of a process by seq, with those of messages that it may have sent unless it `has_ended`."""
     task = plan_producers(run)[0]

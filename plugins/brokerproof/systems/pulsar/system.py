@@ -8,7 +8,7 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
-from brokerproof.experiment.workload import Workload
+from brokerproof.experiment.workload import OnRestart, Workload
 from brokerproof.experiment.yaml_models import parse, suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
@@ -112,10 +112,12 @@ class Pulsar:
     def check(self, scenario: Scenario, topology: Topology) -> None:
         """Raises InputError if a cluster that is published to lacks the workload's namespace.
 
-        Also raises InputError if several producers publish to a topic that each of them needs for itself.
+        Also raises InputError if several producers publish to a topic that each of them needs for itself, or if the
+        topic lacks the numbers by which a producer continues.
         """
         workload = scenario.workload
-        access = parse(PulsarClientSettings, workload.client.model_dump(), file="").access
+        settings = parse(PulsarClientSettings, workload.client.model_dump(), file="")
+        access = settings.access
         if access is not None and workload.producers > 1:
             raise InputError(
                 f"{workload.producers} producers of a topic, and `{access}` allows one",
@@ -131,6 +133,14 @@ class Pulsar:
                     f"no namespace is called `{workload.namespace}`",
                     field="workload.namespace",
                     remedy=suggest_name(workload.namespace, known),
+                )
+            if settings.on_restart is OnRestart.CONTINUE and (
+                workload.partitions or not known[workload.namespace].deduplication
+            ):
+                raise InputError(
+                    "`continue` needs a topic with deduplication and without partitions",
+                    field="workload.client.on_restart",
+                    remedy="use `resend`, or change `deduplication` of the namespace or `workload.partitions`",
                 )
 
     def topic(self, workload: Workload) -> str:
