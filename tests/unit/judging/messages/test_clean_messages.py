@@ -441,7 +441,8 @@ def make_history(chance: random.Random, plants: list[str], clock_error_us: int =
     history = History(
         clusters=("main", "other"),
         guarantee="at_least_once",
-        subscriptions=[{"name": "audit"}, {"name": "far", "cluster": "other"}],
+        # A message that a consumer receives in another's turn is suspicious (test_turns.py). Shared ones have no turns.
+        subscriptions=[{"name": "audit", "type": "shared"}, {"name": "far", "type": "shared", "cluster": "other"}],
     )
     history.facts["clock_error_us"] = clock_error_us
     for number, name in enumerate(plants):

@@ -133,7 +133,7 @@ def test_without_the_library_every_suite_is_unknown(planted: Planted, caplog: py
         assert (judgement.verdict, judgement.evaluated) == (Verdict.UNKNOWN, 0)
         assert judgement.why == "The suite could not be judged: MachineError('')"
         assert set(verdicts(judgement).values()) == {"unknown"}
-    assert len(judged["ordering"].expectations) == 3
+    assert len(judged["ordering"].expectations) == 5
     assert "ordering could not be judged" in caplog.text
     assert "MachineError" in caplog.text
 
@@ -174,8 +174,9 @@ def test_an_error_in_one_suite_leaves_the_others(planted: Planted, caplog: pytes
 def test_expectations_on_messages_see_all_rows(planted: Planted) -> None:
     library = Library()
     judgement = judge_one(planted, "ordering", library=library)
-    assert (judgement.verdict, judgement.evaluated, judgement.written) == (Verdict.PASSED, 3, 3)
-    assert judgement.why == "All 3 expectations hold for 40 messages and places."
+    assert (judgement.verdict, judgement.evaluated, judgement.written) == (Verdict.PASSED, 4, 4)
+    not_applicable = "Not applicable: `key_on_two_consumers` (no subscription is key_shared)."
+    assert judgement.why == f"All 4 expectations hold for 40 messages and places. {not_applicable}"
     ((file, frame),) = library.asked
     assert (file.title, int(frame["rows"].sum())) == ("ordering", ROWS)
     first = judgement.expectations[0]
@@ -200,7 +201,7 @@ def test_what_the_library_counts_is_what_the_check_says(planted: Planted) -> Non
     assert judgement.verdict is Verdict.FAILED
     first = judgement.expectations[0]
     assert (first.verdict, first.unexpected, first.legal, first.samples) == (Verdict.FAILED, 2, 3, (sample,))
-    assert [str(check.verdict) for check in judgement.expectations] == ["failed", "passed", "passed"]
+    assert [str(check.verdict) for check in judgement.expectations] == ["failed", *3 * ["passed"], "not_applicable"]
     assert judgement.why.startswith("2 of 40 rows are `stored_out_of_order`")
 
 
@@ -219,9 +220,9 @@ def test_an_empty_table_and_a_run_without_an_ack_are_no_data(planted: Planted, t
     planted.directory = str(tmp_path / "empty")
     library = Library()
     judgement = judge_one(planted, "ordering", library=library)
-    assert (judgement.verdict, judgement.evaluated, judgement.written) == (Verdict.NO_DATA, 0, 3)
+    assert (judgement.verdict, judgement.evaluated, judgement.written) == (Verdict.NO_DATA, 0, 4)
     assert judgement.why == "`messages` holds no row; nothing was published or delivered."
-    assert set(verdicts(judgement).values()) == {"no_data"}
+    assert set(verdicts(judgement).values()) == {"no_data", "not_applicable"}
     assert library.asked == []
 
 
@@ -250,16 +251,16 @@ def test_counts_that_do_not_agree_make_every_expectation_unknown(
     assert judgement.why.endswith(f"rows{more}.") or "and `anomalies` has" in judgement.why
     assert ("more doubts" in judgement.why) is bool(more)
     assert more in judgement.why
-    assert set(verdicts(judgement).values()) == {"unknown"}
-    assert (judgement.evaluated, judgement.written) == (3, 3)
+    assert set(verdicts(judgement).values()) == {"unknown", "not_applicable"}
+    assert (judgement.evaluated, judgement.written) == (4, 4)
 
 
 def test_an_expectation_that_could_not_be_evaluated_is_unknown_and_leaves_the_others(planted: Planted) -> None:
     judgement = judge_one(planted, "ordering", library=Library({"stored_out_of_order": {"raises": "no column"}}))
     assert judgement.verdict is Verdict.UNKNOWN
     assert judgement.why == "`stored_out_of_order` could not be evaluated: no column."
-    assert [str(check.verdict) for check in judgement.expectations] == ["unknown", "passed", "passed"]
-    assert (judgement.evaluated, judgement.written) == (2, 3)
+    assert [str(check.verdict) for check in judgement.expectations] == ["unknown", *3 * ["passed"], "not_applicable"]
+    assert (judgement.evaluated, judgement.written) == (3, 4)
     assert judgement.expectations[0].rows == 0
 
 
