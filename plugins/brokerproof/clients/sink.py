@@ -47,6 +47,14 @@ class Sink:
         with stage_object(path, "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_batch(rows)
 
+    def write_outputs(self, name: str, columns: Mapping[str, Any], constant: Mapping[str, Any]) -> None:
+        """Write an object with the outputs of messages with these columns, or replace it. Raises MachineError.
+
+        `constant` has the values of the other columns, which are equal in all outputs.
+        """
+        own = {"object": name, "written_at": clock.to_utc(clock.now_us())}
+        self.put(name, join_columns("outputs", columns, {**constant, **own}))
+
     def read(self, share: int = 0, shares: int = 1) -> Batches:
         """Yield the rows of a share of the objects, each object once. Raises RunError if an object is damaged."""
         # An object may hold one row, and a table is no place for batches of one row.
@@ -102,7 +110,7 @@ class Processing:
         come again. To process them now would risk a second output.
         """
         described = self.describe(messages)
-        columns = {name: described[name] for name in _COLUMNS}
+        columns = {name: described[name] for name in MESSAGE_COLUMNS}
         held = f"{len(messages):,} messages"
         self.reach(ClientMoment.HOLDS_UNACKNOWLEDGED, f"{held} that it has neither acknowledged nor processed")
         if self.commit is Commit.BEFORE:
@@ -117,22 +125,18 @@ class Processing:
 
     def _write(self, columns: Mapping[str, Any]) -> None:
         count = len(columns["seq"])
-        shared = {**self.constant, "written_at": clock.to_utc(clock.now_us())}
         if self.commit is Commit.BY_KEY:
             for at in range(count):
                 one = {name: values[at : at + 1] for name, values in columns.items()}
-                self._put(_name_message(one), one, shared)
+                self.sink.write_outputs(_name_message(one), one, self.constant)
         else:
-            self._put(f"{self.name}-{self._objects}", columns, shared)
+            self.sink.write_outputs(f"{self.name}-{self._objects}", columns, self.constant)
             self._objects += 1
         self.written += count
 
-    def _put(self, name: str, columns: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
-        self.sink.put(name, join_columns("outputs", columns, {**shared, "object": name}))
-
 
 # The columns of `outputs` that say which message it is.
-_COLUMNS = ("producer", "seq", "key", "payload_hash", "partition", "segment", "offset", "batch_index")
+MESSAGE_COLUMNS = ("producer", "seq", "key", "payload_hash", "partition", "segment", "offset", "batch_index")
 
 
 def _acknowledge(consumer: Consumer, messages: Sequence[Any]) -> None:
