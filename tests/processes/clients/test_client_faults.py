@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +19,7 @@ from brokerproof.errors import NodeError
 from brokerproof.experiment.fault import Fault
 from brokerproof.faults.client_runtime import ClientRuntime
 from brokerproof.faults.targets import list_clients
+from brokerproof.machine.processes import is_stopped
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientEpochs,
@@ -223,3 +228,35 @@ def test_a_moment_that_does_not_come_is_told(make: Any, monkeypatch: pytest.Monk
         act_on(run).kill(CONSUMER)
     assert len(clients_of(run)) == 1
     end(run, task)
+
+
+# A client whose thread reaches a moment, and then goes on, while its main thread waits.
+_AT_A_MOMENT = """
+import os, sys, threading
+from brokerproof.clients.client_process import Parent
+from brokerproof.experiment.fault import ClientMoment
+
+parent = Parent(int(sys.argv[1]))
+parent.awaited = ClientMoment.IN_BATCH
+def act():
+    parent.reach(ClientMoment.IN_BATCH, "7 messages")
+    os.write(1, b"went on")
+threading.Thread(target=act).start()
+"""
+
+
+def test_the_thread_that_reaches_a_moment_goes_no_further() -> None:
+    for _ in range(10):
+        reading, writing = os.pipe()
+        command = [sys.executable, "-c", _AT_A_MOMENT, str(writing)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[writing])
+        os.close(writing)
+        try:
+            wait_until(lambda pid=process.pid: is_stopped(pid), timeout_s=20, what="the client to freeze itself")
+            assert os.read(reading, 100) == b"7 messages"
+            os.set_blocking(process.stdout.fileno(), False)  # type: ignore[union-attr]
+            assert process.stdout.read() is None  # type: ignore[union-attr]
+        finally:
+            process.kill()
+            process.wait()
+            os.close(reading)
