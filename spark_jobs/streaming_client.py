@@ -23,10 +23,11 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from brokerproof.clients.consuming import MovingConsumer, run_consumer
+from brokerproof.clients.consuming import ConsumerTask, MovingConsumer, run_consumer
 from brokerproof.clients.sink import Sink
 from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.workload import Streaming
+from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
 from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
 from pyspark import SparkConf, SparkContext
@@ -47,16 +48,18 @@ log = logging.getLogger(__name__)
 class StreamingConsumer(MovingConsumer):
     """Receives and processes messages in the batches of a streaming query."""
 
+    def __init__(self, run: Run, task: ConsumerTask, *, epoch: int = 0) -> None:
+        super().__init__(run, task, epoch=epoch)
+        self._constant = {**self.constant, "cluster": task.cluster, "incarnation": self.first_incarnation}
+        self._sink = Sink(run=run, cluster=task.cluster, subscription=task.subscription)
+        self._checkpoint = Checkpoint(run=run, cluster=task.cluster, subscription=task.subscription)
+        # The processed batches whose outputs follow their commit.
+        self._uncommitted: dict[int, pa.Table] = {}
+        # Spark's processes report deliveries as columns.
+        self.deliveries.begin(lambda _: {}, cluster=task.cluster, incarnation=self.first_incarnation)
+
     def receive_on(self, cluster: str, moves: int) -> None:
         """Run the query until `stopping` is set. A query that fails is started again."""
-        self.deliveries.begin(lambda _: {}, cluster=cluster, incarnation=self.first_incarnation + moves)
-        name = self.task.subscription
-        self._constant = {**self.constant, "cluster": cluster, "incarnation": self.first_incarnation + moves}
-        self._sink = Sink(run=self.run, cluster=cluster, subscription=name)
-        self._checkpoint = Checkpoint(run=self.run, cluster=cluster, subscription=name)
-        # The batches that are processed and whose outputs follow their commit.
-        self._uncommitted: dict[int, pa.Table] = {}
-        self.cluster = cluster
         options = self._listen(cluster)
         session = SparkSession.builder.getOrCreate()
         session.dataSource.register(TopicSource)
@@ -74,19 +77,19 @@ class StreamingConsumer(MovingConsumer):
         if self.subscription.streaming is Streaming.AFTER:
             writing = writing.format(TopicSource.name()).options(**options.dump())
         else:
-            writing = writing.foreachBatch(self._process)
+            writing = writing.foreachBatch(self.process_batch)
         return writing.trigger(processingTime=_TRIGGER).start()
 
     def _follow(self, query: StreamingQuery) -> None:
         """Follow the query until `stopping` is set. Raises StreamingQueryException if the query fails."""
         while not query.awaitTermination(_LOOK_EVERY_S) and not self.stopping.is_set():
-            self._write_committed()
+            self.write_committed()
         if self.finishes():
             query.processAllAvailable()
         query.stop()
-        self._write_committed()
+        self.write_committed()
 
-    def _process(self, batch: DataFrame, number: int) -> None:
+    def process_batch(self, batch: DataFrame, number: int) -> None:
         """Process a batch, which Spark commits afterwards."""
         rows = batch.toArrow()
         if not rows.num_rows:
@@ -104,7 +107,7 @@ class StreamingConsumer(MovingConsumer):
                 write_rows(self._sink, uuid4().hex, rows, self._constant)
         self._reach_commit(number)
 
-    def _write_committed(self) -> None:
+    def write_committed(self) -> None:
         """Write the outputs of the batches that the checkpoint has committed meanwhile."""
         if not self._uncommitted:
             return
@@ -144,10 +147,11 @@ class StreamingConsumer(MovingConsumer):
     def _answer(self, connection: Connection) -> None:
         with suppress(OSError, EOFError), connection:
             notice, content = connection.recv()
-            self._note(notice, content)
+            self.note(notice, content)
             connection.send(None)
 
-    def _note(self, notice: Notice, content: Any) -> None:
+    def note(self, notice: Notice, content: Any) -> None:
+        """Note what one of Spark's processes tells."""
         match notice:
             case Notice.CONNECTED if not self.has_subscribed:
                 self.has_subscribed = True
@@ -176,6 +180,8 @@ def start_java() -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {settings.streaming_memory} pyspark-shell"
     conf = SparkConf(loadDefaults=False).setMaster("local[2]").setAppName("brokerproof-streaming")
     conf.setAll(list(build_spark_conf(settings, temporary, local=True).items()))
+    # Spark would warn of each batch that takes longer than the trigger's interval.
+    conf.set("spark.log.level", "ERROR")
     # The session waits for this start. If it failed, the session tries it again and reports the error.
     threading.Thread(target=SparkContext._ensure_initialized, kwargs={"conf": conf}, daemon=True).start()
 

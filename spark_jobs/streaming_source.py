@@ -166,19 +166,21 @@ def _read_messages(clients: Clients, part: LogSlice) -> list[Any]:
     """Return the messages of a slice, and perhaps one behind it."""
     reader, messages = clients.reader(part.partition, part.start), list[Any]()
     progressed = time.monotonic()
-    while True:
-        message = reader.read(_WAIT_S)
-        following = reader.next_position()
-        if message is not None:
-            messages.append(message)
-            progressed = time.monotonic()
-            # The entry at the slice's end may hold more messages, and only a message behind it shows that it does not.
-            if following is not None and following[:2] > part.end[:2]:
+    try:
+        while True:
+            message, following = reader.read(_WAIT_S), reader.next_position()
+            if message is not None:
+                messages.append(message)
+                progressed = time.monotonic()
+            # The last entry may hold more messages, until a message behind it comes or none does.
+            if following is not None and (
+                following[:2] > part.end[:2] or (message is None and following.reaches(part.end))
+            ):
                 return messages
-        elif following is not None and following.reaches(part.end):
-            return messages
-        elif time.monotonic() - progressed > _STALLED_S:
-            raise RunError(f"no message for {_STALLED_S:.0f} s at {following}, before the end of {part}")
+            if time.monotonic() - progressed > _STALLED_S:
+                raise RunError(f"no message for {_STALLED_S:.0f} s at {following}, before the end of {part}")
+    finally:
+        close_clients(reader=reader)
 
 
 def _cut(rows: pa.RecordBatch, end: Position) -> pa.RecordBatch:

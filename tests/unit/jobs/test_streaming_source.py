@@ -1,4 +1,4 @@
-"""What a streaming query reads in a batch and where it stands, without Spark: the source, the sink and the checkpoint."""
+"""What a streaming query reads in a batch and what its checkpoint proves, tested without Spark."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ class Reader:
 
     def next_position(self) -> Position | None:
         return self.following
+
+    def close(self) -> None:
+        pass
 
 
 class Log:
@@ -131,7 +134,7 @@ def test_a_slice_whose_end_is_not_reached_fails(
     options: StreamOptions, told: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming_source, "_STALLED_S", 0.0)
-    with pytest.raises(RunError, match="no message for 0 s at .*, before the end of LogSlice"):
+    with pytest.raises(RunError, match="no message for 0 s at "):
         read(options, None, Position(4, 0))
     assert told == []
 
