@@ -43,6 +43,7 @@ from brokerproof.systems.destinations import find_replication_drains
 from brokerproof.systems.registry import make_observation, name_topic
 from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, end_job, join_problems, leave_end, open_job_run
+from streaming_checkpoint import find_streaming_drains, remove_checkpoints
 
 # The seconds that the deadline allows for the load's start and warm-up, beyond the phases and the settling.
 _SLACK_S = 360.0
@@ -61,7 +62,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
         run,
         ClientRole.CONSUMER,
         task.number,
-        module="brokerproof.clients.consuming",
+        module=_choose_module(run, task),
         is_overdue=lambda: _is_overdue(run),
     )
     # A repeated task reads what the earlier ones answered before one of them answers anew.
@@ -89,7 +90,7 @@ def plan_sinks(run: Run) -> list[SinkShare]:
     return [
         SinkShare((subscription.find_home(run.topology), subscription.name), share, subscription.consumers)
         for subscription in run.scenario.workload.subscriptions
-        if subscription.commit is not None
+        if subscription.outputs_guarantee is not None
         for share in range(subscription.consumers)
     ]
 
@@ -98,6 +99,11 @@ def read_outputs(run: Run, task: SinkShare) -> Batches:
     """Yield the rows of a share of a sink. Raises RunError if an object is damaged."""
     cluster, subscription = task.sink
     yield from Sink(run=run, cluster=cluster, subscription=subscription).read(task.share, task.shares)
+
+
+def _choose_module(run: Run, task: ConsumerTask) -> str:
+    is_streaming = task.find_subscription(run).streaming is not None
+    return "streaming_client" if is_streaming else "brokerproof.clients.consuming"
 
 
 def _make_end(task: ConsumerTask, life: ClientLife) -> ConsumerEnd:
@@ -146,7 +152,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
         # Ask about replication first, or a message could be replicated after its subscription counted as drained.
         ways = find_replication_drains(run.topology, observation)
         behind = [f"{way.sender} to {way.receiver}" for way in ways if not way.drained]
-        drains = observation.find_subscription_drains()
+        drains = [*observation.find_subscription_drains(), *find_streaming_drains(run, observation)]
         is_late = ended_at is None or time.monotonic() > ended_at + settle_s
         if is_late or (drains and not behind and all(drain.drained for drain in drains)):
             break
@@ -217,6 +223,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
             spark.run(run, "outputs", sinks, read_outputs)
             seal_tables(run, "outputs")
             remove_sinks(run)
+            remove_checkpoints(run)
     finally:
         ended.set()
         watching.join(None if read_record(run, EarlyEnd) is None else _EARLY_JOIN_S)

@@ -203,7 +203,7 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "way and phase": [f"{way}/{phase}" for way, phase in product(ways, Phase)],
         "moment": [*Phase, "read_back", *(f"before {fault.name}" for fault in scenario.faults), "end"],
         "subscription": [each.name for each in scenario.workload.subscriptions if each.moves],
-        "subscription with outputs": [each.name for each in scenario.workload.subscriptions if each.commit],
+        "subscription with outputs": [each.name for each in scenario.workload.subscriptions if each.outputs_guarantee],
         "anomaly": MISSING,
         "run": ("run",),
         "end of run": ("end_of_run",),

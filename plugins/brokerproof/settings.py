@@ -136,6 +136,11 @@ class Settings(BaseModel):
         default="process",
     )
     spark_driver_memory: str = _setting("`1g`", "the memory of each Spark driver", default="1g")
+    streaming_memory: str = _setting(
+        "`512m`",
+        "the memory of the Spark driver of each streaming consumer; Spark refuses less than 450m",
+        default="512m",
+    )
     clock_error_ms: int | None = _setting(
         "not known",
         "the most milliseconds by which the clocks of the machines differ, if Spark's workers are on other "
@@ -256,7 +261,7 @@ class Settings(BaseModel):
             )
         return value
 
-    @field_validator("spark_driver_memory")
+    @field_validator("spark_driver_memory", "streaming_memory")
     @classmethod
     def _is_a_size(cls, value: str) -> str:
         if not re.fullmatch(r"[1-9]\d*[mg]", value):

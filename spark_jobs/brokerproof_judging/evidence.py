@@ -104,7 +104,7 @@ def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredS
             cluster=subscription.list_clusters(topology)[-1],
             name=subscription.name,
             moved_from=subscription.find_home(topology) if subscription.moves else None,
-            writes_outputs=subscription.commit is not None,
+            writes_outputs=subscription.outputs_guarantee is not None,
         )
         for subscription in scenario.workload.subscriptions
     ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from brokerproof import clock
 from brokerproof.clients.client_process import run_client
@@ -96,17 +96,18 @@ class MovingConsumer:
     def __init__(self, run: Run, task: ConsumerTask, *, epoch: int = 0) -> None:
         self.run, self.task = run, task
         self.subscription = task.find_subscription(run)
-        self._first_incarnation = task.find_incarnations(run, epoch).start
+        self.first_incarnation = task.find_incarnations(run, epoch).start
         # The consumer's current cluster.
         self.cluster = task.cluster
         self.has_subscribed = False
-        self._constant = {
+        # The values of the columns that are equal in all rows of the consumer.
+        self.constant = {
             "run_id": run.run_id,
             "topic": name_topic(run),
             "subscription": task.subscription,
             "consumer": task.consumer,
         }
-        self.deliveries = Deliveries(self._constant)
+        self.deliveries = Deliveries(self.constant)
         # Messages that came while the consumer waited for the confirmation of acks.
         self._come_meanwhile: list[Any] = []
         # If it is set, deliveries are acknowledged only after this function has recorded them.
@@ -129,7 +130,7 @@ class MovingConsumer:
             for moves, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
                 if moves and self.stopping.is_set():
                     return
-                self._receive_on(cluster, moves)
+                self.receive_on(cluster, moves)
         except BaseException as error:
             self.error = error
 
@@ -159,24 +160,25 @@ class MovingConsumer:
                 return
             self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
 
-    def _receive_on(self, cluster: str, moves: int) -> None:
+    def receive_on(self, cluster: str, moves: int) -> None:
+        """Receive on one cluster until `stopping` or, before the first move, `leaving` is set."""
         clients = make_clients(self.run, cluster, self.subscription.region)
         try:
             consumer = self._subscribe(clients, cluster, again=moves > 0)
             self.cluster, self.has_subscribed = cluster, True
-            self.deliveries.begin(clients.describe, cluster=cluster, incarnation=self._first_incarnation + moves)
+            self.deliveries.begin(clients.describe, cluster=cluster, incarnation=self.first_incarnation + moves)
             if not moves:
                 self.say_ready()
             receive = self._receive
             if self.keep is not None:
                 acknowledge = self._acknowledge
                 if self.subscription.commit is not None:
-                    incarnation = self._first_incarnation + moves
+                    incarnation = self.first_incarnation + moves
                     acknowledge = self._make_processing(clients, cluster, incarnation, self.subscription.commit).process
                 receive = partial(self._receive_and_keep, keep=self.keep, acknowledge=acknowledge)
             while not self.stopping.is_set() and (moves or not self.leaving.is_set()):
                 receive(consumer)
-            while self._finishes() and receive(consumer):
+            while self.finishes() and receive(consumer):
                 pass
         finally:
             if self.stopping.is_set():
@@ -206,7 +208,8 @@ class MovingConsumer:
         consumer.acknowledge(message)
         return True
 
-    def _finishes(self) -> bool:
+    def finishes(self) -> bool:
+        """Return whether the consumer ends after the messages that are left."""
         return self.stopping.is_set() and not self.hurrying.is_set() and not self.leaves_rest.is_set()
 
     def _receive_and_keep(
@@ -248,7 +251,7 @@ class MovingConsumer:
             # A subscription that moves keeps its sink.
             sink=Sink(run=self.run, cluster=home, subscription=name),
             name=f"{self.task.consumer}-{incarnation}",
-            constant={**self._constant, "cluster": cluster, "incarnation": incarnation},
+            constant={**self.constant, "cluster": cluster, "incarnation": incarnation},
             describe=clients.describe,
             confirm=partial(self._confirm, cluster, clients.describe),
             reach=lambda moment, holding: self.reach(moment, holding),
@@ -293,6 +296,7 @@ def consume(
     task: ConsumerTask,
     *,
     epoch: int = 0,
+    make: Callable[..., MovingConsumer] = MovingConsumer,
     gone: threading.Event | None = None,
     stopped: threading.Event | None = None,
     reach: Callable[[ClientMoment, str], None] = lambda moment, holding: None,
@@ -300,11 +304,11 @@ def consume(
 ) -> None:
     """Receive messages until the job stops the consumers, the timeline of faults fails, or the Spark task is gone.
 
-    Record every delivery, and at last the consumer's end with its problem, if any. `gone` is set when the task ends,
-    and `stopped` when a fault stops the consumer. `say_ready` is called when it has subscribed, and `reach` at each
-    moment for which a fault may wait, with what the consumer holds.
+    Record every delivery, and at last the consumer's end with its problem, if any. `make` makes the consumer. `gone` is
+    set when the task ends, and `stopped` when a fault stops the consumer. `say_ready` is called when it has subscribed,
+    and `reach` at each moment for which a fault may wait, with what the consumer holds.
     """
-    consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
+    consumer, live = make(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
     # If the consumer is killed within its first seconds, this file shows that it ran.
     record.append(make_batch("deliveries", [], {}))
@@ -325,10 +329,12 @@ def consume(
 
     consumer.reach, consumer.say_ready = reach, say_ready
     may_end = any(fault.targets.client is ClientRole.CONSUMER for fault in run.scenario.faults)
-    if may_end or consumer.subscription.commit is not None:
+    if may_end or consumer.subscription.outputs_guarantee is not None:
         consumer.keep = write
     observation = make_observation(run)
-    consumer.observation = observation if isinstance(observation, ConfirmsAcks) else None
+    # A streaming query acknowledges nothing.
+    if isinstance(observation, ConfirmsAcks) and consumer.subscription.streaming is None:
+        consumer.observation = observation
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
     receiving.start()
     if consumer.observation is not None:
@@ -394,13 +400,15 @@ def complete_deliveries(segments: Iterable[Segment]) -> Batches:
     yield from deliveries.finish()
 
 
-def main() -> None:
+def run_consumer(make: Callable[..., MovingConsumer] = MovingConsumer) -> NoReturn:
+    """Run a consumer that `make` makes as this process, and exit."""
     run_client(
         plan_consumers,
         lambda run, task, epoch, parent: consume(
             run,
             task,
             epoch=epoch,
+            make=make,
             gone=parent.gone,
             stopped=parent.stopping,
             reach=parent.reach,
@@ -410,4 +418,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_consumer()

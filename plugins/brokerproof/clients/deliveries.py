@@ -85,6 +85,13 @@ class Deliveries:
         if len(self._messages) >= _MOST_MESSAGES:
             self._make_rows()
 
+    def add_columns(self, columns: Mapping[str, Any], count: int) -> None:
+        """Note `count` deliveries at once, with columns as `Clients.describe` returns them."""
+        self._make_rows()
+        with self._lock:
+            self._append(columns, [self._time.now_us()] * count)
+            self.count += count
+
     def confirm(self, confirmed: ConfirmedAcks) -> None:
         """Note a cluster's answer about the acks of this consumer's subscription."""
         self._acks.append(confirmed)
@@ -112,14 +119,14 @@ class Deliveries:
                 return
             messages, times = self._messages[:count], self._times[:count]
             del self._messages[:count], self._times[:count]
-            columns = {
-                **self._describe(messages),
-                "arrival": np.arange(self._arrived, self._arrived + count),
-                "received_at": np.array(times),
-            }
-            constant = {"cluster": self._cluster, "incarnation": self._incarnation, "acknowledged_at": None}
-            self._rows.append(join_columns("deliveries", columns, {**self._constant, **constant}))
-            self._arrived += count
+            self._append(self._describe(messages), times)
+
+    def _append(self, columns: Mapping[str, Any], times: Sequence[int]) -> None:
+        arrivals = np.arange(self._arrived, self._arrived + len(times))
+        own = {**columns, "arrival": arrivals, "received_at": np.array(times)}
+        constant = {"cluster": self._cluster, "incarnation": self._incarnation, "acknowledged_at": None}
+        self._rows.append(join_columns("deliveries", own, {**self._constant, **constant}))
+        self._arrived += len(times)
 
 
 class AckedDeliveries:

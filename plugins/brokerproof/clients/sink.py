@@ -47,6 +47,13 @@ class Sink:
         with stage_object(path, "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_batch(rows)
 
+    def write_outputs(self, name: str, columns: Mapping[str, Any], constant: Mapping[str, Any]) -> None:
+        """Write an object with the outputs of messages with these columns, or replace it. Raises MachineError.
+
+        `constant` has the values of the other columns, which are equal in all outputs.
+        """
+        self.put(name, join_columns("outputs", columns, {**constant, "object": name, **_now()}))
+
     def read(self, share: int = 0, shares: int = 1) -> Batches:
         """Yield the rows of a share of the objects, each object once. Raises RunError if an object is damaged."""
         # An object may hold one row, and a table is no place for batches of one row.
@@ -102,7 +109,7 @@ class Processing:
         come again. To process them now would risk a second output.
         """
         described = self.describe(messages)
-        columns = {name: described[name] for name in _COLUMNS}
+        columns = {name: described[name] for name in MESSAGE_COLUMNS}
         held = f"{len(messages):,} messages"
         self.reach(ClientMoment.HOLDS_UNACKNOWLEDGED, f"{held} that it has neither acknowledged nor processed")
         if self.commit is Commit.BEFORE:
@@ -117,21 +124,23 @@ class Processing:
 
     def _write(self, columns: Mapping[str, Any]) -> None:
         count = len(columns["seq"])
-        shared = {**self.constant, "written_at": clock.to_utc(clock.now_us())}
         if self.commit is Commit.BY_KEY:
             names = [_name_message(*place) for place in list_places(columns)]
-            rows = join_columns("outputs", {**columns, "object": names}, shared)
+            rows = join_columns("outputs", {**columns, "object": names}, {**self.constant, **_now()})
             for at, name in enumerate(names):
                 self.sink.put(name, rows.slice(at, 1))
         else:
-            name = f"{self.name}-{self._objects}"
-            self.sink.put(name, join_columns("outputs", columns, {**shared, "object": name}))
+            self.sink.write_outputs(f"{self.name}-{self._objects}", columns, self.constant)
             self._objects += 1
         self.written += count
 
 
+def _now() -> dict[str, Any]:
+    return {"written_at": clock.to_utc(clock.now_us())}
+
+
 # The columns of `outputs` that say which message it is.
-_COLUMNS = ("producer", "seq", "key", "payload_hash", "partition", "segment", "offset", "batch_index")
+MESSAGE_COLUMNS = ("producer", "seq", "key", "payload_hash", "partition", "segment", "offset", "batch_index")
 
 
 def _acknowledge(consumer: Consumer, messages: Sequence[Any]) -> None:

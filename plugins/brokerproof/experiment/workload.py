@@ -106,6 +106,32 @@ class Commit(StrEnum):
         }[self]
 
 
+class Streaming(StrEnum):
+    """When a streaming query that writes outputs commits its position, which is in its checkpoint and in no broker.
+
+    After a crash, the query repeats the batch that its checkpoint has begun and not committed.
+    """
+
+    # A batch's output follows its commit, so a crash between them loses it: at most once.
+    BEFORE = "before"
+    # The tasks of a data source write a batch's output before its commit, so a crash repeats it: at least once.
+    AFTER = "after"
+    # `foreachBatch` writes under names of the batch, so a repeated batch replaces its output: exactly once.
+    BY_BATCH = "by_batch"
+    # `foreachBatch` writes under new names, so a crash before the commit repeats the batch's output: at least once.
+    FOREACH = "foreach"
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a query's outputs are promised."""
+        return {
+            Streaming.BEFORE: Guarantee.AT_MOST_ONCE,
+            Streaming.AFTER: Guarantee.AT_LEAST_ONCE,
+            Streaming.BY_BATCH: Guarantee.EFFECTIVELY_ONCE,
+            Streaming.FOREACH: Guarantee.AT_LEAST_ONCE,
+        }[self]
+
+
 class Subscription(FrozenModel):
     """A subscription: its type, its consumers, and the clusters on which they subscribe."""
 
@@ -132,6 +158,11 @@ class Subscription(FrozenModel):
         description="its consumers write an output of each message, and acknowledge the message before it or after it; "
         "`by_key` is after it, with one output for each message; by default they write none",
     )
+    streaming: Streaming | None = Field(
+        None,
+        description="its consumer is a streaming query of Spark, which reads the log by position, commits to its own "
+        "checkpoint and has no subscription in the broker; the value says how it writes outputs",
+    )
 
     @model_validator(mode="after")
     def _check_exclusive(self) -> Self:
@@ -143,7 +174,22 @@ class Subscription(FrozenModel):
             )
         if self.commit is not None and self.moves is not None:
             raise InputError("a subscription that moves writes no outputs", field="commit", remedy="leave it out")
+        if self.streaming is not None:
+            plain = Subscription.model_construct(name=self.name)
+            for field in ("type", "consumers", "standby", "replicated", "moves", "commit"):
+                if getattr(self, field) != getattr(plain, field):
+                    raise InputError(
+                        "a streaming query is one consumer without a subscription in the broker",
+                        field=field,
+                        remedy="leave it out",
+                    )
         return self
+
+    @property
+    def outputs_guarantee(self) -> Guarantee | None:
+        """What the outputs of its consumers are promised; None if they write none."""
+        way = self.commit or self.streaming
+        return None if way is None else way.guarantee
 
     def find_home(self, topology: Topology) -> str:
         """Return the cluster on which the subscription is created, by default the topology's first cluster."""
@@ -253,7 +299,12 @@ class Workload(FrozenModel):
     @property
     def writes_outputs(self) -> bool:
         """Whether consumers of a subscription write outputs."""
-        return any(each.commit is not None for each in self.subscriptions)
+        return any(each.outputs_guarantee is not None for each in self.subscriptions)
+
+    @property
+    def broker_subscriptions(self) -> list[Subscription]:
+        """The subscriptions that brokers know: all but those of streaming queries."""
+        return [each for each in self.subscriptions if each.streaming is None]
 
     def list_homes(self, topology: Topology) -> list[str]:
         """Return the clusters that producers publish to, by default only the topology's first cluster."""

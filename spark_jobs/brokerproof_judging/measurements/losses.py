@@ -82,7 +82,7 @@ def measure_outputs(run: Run, connection: DuckDB) -> Iterator[MeasuredValue]:
     writing = [
         (each.name, each.find_home(run.topology))
         for each in run.scenario.workload.subscriptions
-        if each.commit is not None
+        if each.outputs_guarantee is not None
     ]
     for name in dict.fromkeys(name for name, _ in writing):
         places = [place for place in writing if place[0] == name]

@@ -69,8 +69,7 @@ def list_loosened(scenario: Scenario) -> pa.Table:
 
 def _list_forbidden_at(scenario: Scenario, subscription: Subscription | None) -> list[str]:
     kind = None if subscription is None else subscription.type
-    commit = None if subscription is None else subscription.commit
-    of_outputs = scenario.guarantee if commit is None else commit.guarantee
+    of_outputs = (subscription and subscription.outputs_guarantee) or scenario.guarantee
     return [
         str(anomaly)
         for anomaly in Anomaly

@@ -41,10 +41,8 @@ class TestlogClients:
         return TestlogConsumer(LogConsumer(self._cluster, self._topic, subscription.name))
 
     def reader(self, partition: int, start: Position | None = None) -> TestlogReader:
-        """Return a new reader of one partition, from its beginning. Raises ValueError if `start` is given."""
-        if start is not None:
-            raise ValueError("a reader of the log server begins at the beginning")
-        return TestlogReader(LogReader(self._cluster, self._topic, self._numbers.index(partition)))
+        offset = 0 if start is None else start.offset
+        return TestlogReader(LogReader(self._cluster, self._topic, self._numbers.index(partition), offset))
 
     def describe(self, messages: Sequence[Delivery]) -> dict[str, Sequence[Any]]:
         return list_columns([_received(delivery, self._numbers) for delivery in messages])

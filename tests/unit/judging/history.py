@@ -152,7 +152,7 @@ class History:
     @property
     def writing(self) -> set[str]:
         """The subscriptions whose consumers write outputs."""
-        return {each.name for each in self.scenario.workload.subscriptions if each.commit is not None}
+        return {each.name for each in self.scenario.workload.subscriptions if each.outputs_guarantee is not None}
 
     def publish(self, *, at: int, producer: str, seq: int, **values: Any) -> Row:
         """A row of `publishes`, acked unless said otherwise, sent `at` and settled 400 µs later.

@@ -98,8 +98,9 @@ class Reference:
             }
             return types.get((cluster, subscription or "")) == "shared"
         if anomaly in ("output_missing", "output_repeated"):
-            commits = {each.name: str(each.commit) for each in scenario.workload.subscriptions}
-            return commits[subscription or ""] == ("before" if anomaly == "output_missing" else "after")
+            commits = {each.name: str(each.commit or each.streaming) for each in scenario.workload.subscriptions}
+            allowed = ("before",) if anomaly == "output_missing" else ("after", "foreach")
+            return commits[subscription or ""] in allowed
         return anomaly in ILLEGAL_UNDER and str(scenario.guarantee) not in ILLEGAL_UNDER[anomaly]
 
     def last_destruction(self, cluster: str | None) -> tuple[int | None, int | None]:
@@ -346,7 +347,7 @@ class Topic:
         writing = [
             (each.find_home(self.h.topology), each.name)
             for each in self.h.scenario.workload.subscriptions
-            if each.commit is not None
+            if each.commit or each.streaming
         ]
         for cluster, subscription in writing:
             got = [row for row in self.deliveries if (row["cluster"], row["subscription"]) == (cluster, subscription)]

@@ -158,7 +158,9 @@ class PulsarCluster:
     def subscriptions(self) -> list[Subscription]:
         """The workload's subscriptions that consume from this cluster, from the start or after they move to it."""
         return [
-            one for one in self.run.scenario.workload.subscriptions if self.name in one.list_clusters(self.topology)
+            one
+            for one in self.run.scenario.workload.broker_subscriptions
+            if self.name in one.list_clusters(self.topology)
         ]
 
     def names(self, role: Role, region: str | None = None) -> list[str]:

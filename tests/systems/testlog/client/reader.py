@@ -1,4 +1,4 @@
-"""Reads one partition from its beginning to the log's end."""
+"""Reads one partition from an offset to the log's end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from testlog.client.cursor import Cursor, Delivery
 
 
 class LogReader:
-    def __init__(self, cluster: LogCluster, topic: str, partition: int) -> None:
+    def __init__(self, cluster: LogCluster, topic: str, partition: int, start: int = 0) -> None:
         self._partition = partition
-        self._cursor = Cursor(cluster, topic, {partition: 0})
+        self._cursor = Cursor(cluster, topic, {partition: start})
         self._deliveries: deque[Delivery] = deque()
 
     @property

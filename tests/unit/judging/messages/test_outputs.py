@@ -20,8 +20,14 @@ SUBSCRIPTIONS = [
     {"name": "after", "commit": "after"},
     {"name": "by_key", "commit": "by_key"},
     {"name": "plain"},
+    {"name": "stream_before", "streaming": "before"},
+    {"name": "stream_after", "streaming": "after"},
+    {"name": "stream_by_batch", "streaming": "by_batch"},
+    {"name": "stream_foreach", "streaming": "foreach"},
 ]
-COMMITS = ("before", "after", "by_key")
+MAY_LOSE = ("before", "stream_before")
+MAY_REPEAT = ("after", "stream_after", "stream_foreach")
+WRITING = (*MAY_LOSE, *MAY_REPEAT, "by_key", "stream_by_batch")
 # What a change of a clean history has to be found as.
 Change = Callable[[History], dict[Found, tuple[str, str]]]
 
@@ -42,14 +48,14 @@ def no_change(history: History) -> dict[Found, tuple[str, str]]:
 def missing_everywhere(history: History) -> dict[Found, tuple[str, str]]:
     history.forget("outputs", "p0", 3)
     why = ("no_output", "delivered 1 time(s), first to consumer-0, and no consumer wrote an output of it")
-    return {find("output_missing", name, legal=name == "before"): why for name in COMMITS}
+    return {find("output_missing", name, legal=name in MAY_LOSE): why for name in WRITING}
 
 
 def repeated_everywhere(history: History) -> dict[Found, tuple[str, str]]:
     for row in history.rows("outputs", "p0", 3):
         history.outputs.append({**row, "consumer": "consumer-1", "written_at": row["written_at"] + 2_000_000})
     why = ("written_again", "written 2 times, 2000 ms from the first to the last, by consumer-0, consumer-1")
-    return {find("output_repeated", name, legal=name == "after"): why for name in COMMITS}
+    return {find("output_repeated", name, legal=name in MAY_REPEAT): why for name in WRITING}
 
 
 def not_drained(history: History) -> dict[Found, tuple[str, str]]:

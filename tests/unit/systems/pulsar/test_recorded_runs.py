@@ -22,7 +22,7 @@ LATER_SCENARIO_FIELDS = {
 LATER_FAULT_FIELDS = {"heal_after_s": None}
 # All targets were nodes, and consumers wrote no outputs.
 LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
-LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None}
+LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None, "streaming": None}
 # No node had a service manager.
 LATER_NODE_FIELDS = {"restart": None}
 LATER_TOPOLOGY_FIELDS = {"restart": {}}
