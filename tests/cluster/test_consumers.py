@@ -19,7 +19,9 @@ from brokerproof.systems.registry import make_clients
 @pytest.mark.usefixtures("prepared")
 def test_the_samples_of_consumers_change_with_their_connections(reserve_small: Callable[..., Run]) -> None:
     subscriptions = [{"name": kind, "type": kind} for kind in ("failover", "exclusive", "key_shared")]
-    run = reserve_small("consumers", **{"workload.subscriptions": subscriptions})
+    # The first client of a broker on a busy machine waits longer than the usual 30 s.
+    workload = {"workload.subscriptions": subscriptions, "workload.client": {"operation_timeout_s": 120}}
+    run = reserve_small("consumers", **workload)
     lifecycle.provision(run)
     lifecycle.configure(run)
     observation = PulsarObservation(run)
