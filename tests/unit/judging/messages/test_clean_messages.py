@@ -475,6 +475,24 @@ def test_arrays_and_sql_find_what_sql_finds(tmp_path: Path, seed: int) -> None:
     assert_equal(by_arrays, by_sql)
 
 
+@pytest.mark.parametrize("change", [{"consumer": "consumer-1"}, {"incarnation": 1}])
+@pytest.mark.parametrize(("kind", "anomaly"), [("failover", "two_active"), ("key_shared", "key_on_two")])
+def test_only_a_message_received_in_the_turn_of_another_consumer_is_left_to_sql(
+    tmp_path: Path, kind: str, anomaly: str, change: Row
+) -> None:
+    history = History(subscriptions=[{"name": "audit", "type": kind}]).clean(messages=12)
+    for row in history.rows("deliveries", "p0", 6):
+        row.update(change)
+    order_arrivals(history)
+
+    by_sql, by_arrays = judge_twice(history, tmp_path / "run", Division(2, 8))
+
+    assert_equal(by_arrays, by_sql)
+    assert [anomaly in row for row in by_arrays.tables["anomalies"]] == [True]
+    # Its publish, its copy and its delivery.
+    assert by_arrays.judged_by_sql == 3
+
+
 def test_a_clean_run_needs_no_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_divided(make_history(random.Random(1), ["nothing"] * 4), tmp_path / "run", Division(3, 5))
     by_sql = Judged(run, by_arrays=False)

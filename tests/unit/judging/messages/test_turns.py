@@ -98,6 +98,15 @@ def a_consumer_joined_before_the_messages(history: History) -> bool:
     return False
 
 
+def a_consumer_joined_within_the_turn(history: History) -> bool:
+    """The message was received in the period, and the other consumer received the next one after the period."""
+    a_consumer_joined(history)
+    for name in ANOMALIES:
+        for at in (4700, 4800):
+            observe(history, f"consumers:{name}", at, '["consumer-0 at …", "consumer-1 at …"]')
+    return True
+
+
 def another_owner(history: History) -> bool:
     take_turns(history)
     for row in history.observations:
@@ -134,10 +143,19 @@ def sent_before_the_samples(history: History) -> bool:
     return True
 
 
+def prefetched_in_the_middle(history: History) -> bool:
+    """The client that received in the turn may have held its message since before the samples."""
+    take_turns(history)
+    for row in history.rows("publishes", "p0", 4):
+        row["scheduled_at"] -= 2 * SECOND
+    return True
+
+
 CHANGES: list[Change] = [
     *(in_turns, in_turns_of_incarnations, handed_over, handed_over_within_the_clock_error, without_samples),
     *(a_consumer_joined, a_consumer_joined_before_the_messages, another_owner, no_owner_is_known),
     *(a_gap_in_the_samples, no_sample_after_the_turn, sent_before_the_samples),
+    *(prefetched_in_the_middle, a_consumer_joined_within_the_turn),
 ]
 
 
@@ -173,6 +191,16 @@ def test_keys_of_a_partition_may_belong_to_different_consumers(spark: SparkSessi
     assert {(name, where) for name, _, _, where, *_ in found} == {
         ("two_active_consumers", "failover"),
         ("two_active_consumers", "exclusive"),
+    }
+
+
+def test_a_turn_of_a_key_says_nothing_of_other_keys(spark: SparkSession, tmp_path: Path) -> None:
+    history = make_history()
+    for seq in (1, 3, 4, 5, 7):
+        receive(history, seq, consumer="consumer-1")
+    found = Judged(spark, tmp_path / "run", history).anomalies(TOPIC)
+    assert {each for each in found if each[3] == "key_shared"} == {
+        ("key_on_two_consumers", False, "main", "key_shared", "p0", 4)
     }
 
 
