@@ -46,7 +46,7 @@ def run_batches(run: Run, *batches: int, epoch: int = 0, killed_at: ClientMoment
             rows = pa.Table.from_pylist([make_row(2 * number), make_row(2 * number + 1)], ROWS)
             consumer.process_batch(SimpleNamespace(toArrow=lambda rows=rows: rows), number)  # type: ignore[arg-type]
             consumer.write_committed()
-            assert not task.find_subscription(run).streaming is BEFORE or count_outputs(run)[2 * number] == 0
+            assert task.find_subscription(run).streaming is not BEFORE or count_outputs(run)[2 * number] == 0
             run.write_text(f"checkpoints/stream@{task.cluster}/commits/{number}", "v1\n{}")
             consumer.write_committed()
     except Killed:
