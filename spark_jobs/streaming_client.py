@@ -37,7 +37,7 @@ from pyspark.sql.streaming import StreamingQuery
 from streaming_checkpoint import Checkpoint
 from streaming_source import Notice, StreamOptions, TopicSource, write_rows
 
-_TRIGGER = "200 milliseconds"
+_TRIGGER = "500 milliseconds"
 _LOOK_EVERY_S = 0.05
 # A query that failed, perhaps because the cluster did not answer, is started again after this many seconds.
 _RESTART_S = 1.0

@@ -49,7 +49,7 @@ _STALLED_S = 20.0
 class Notice(StrEnum):
     """What Spark's processes tell the client."""
 
-    # The source looks for the end of the logs, without anything else.
+    # The query has committed a batch, or the logs are empty. Nothing follows.
     CONNECTED = "connected"
     # A task has read messages, which follow as rows of `stored`.
     DELIVERED = "delivered"
@@ -136,7 +136,9 @@ class TopicReader(DataSourceStreamReader):
             for log in make_observation(self._options.open_run()).find_logs():
                 if log.cluster == self._options.cluster and log.end is not None:
                     ends[log.partition] = max(ends.get(log.partition, log.end), log.end)
-        self._options.tell(Notice.CONNECTED)
+        # Before its first batch is committed, a query is slow, and it has no position that a fault could meet.
+        if start or not ends:
+            self._options.tell(Notice.CONNECTED)
         return dump_offset(ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogSlice]:

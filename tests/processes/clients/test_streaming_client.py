@@ -1,4 +1,4 @@
-"""The processes of a streaming consumer: Java and Spark's Python processes end with the client, even a killed one."""
+"""Java and Spark's Python processes end with a streaming consumer, even if it is killed."""
 
 from __future__ import annotations
 

@@ -147,6 +147,20 @@ def test_a_batch_ends_where_the_logs_end_now(options: StreamOptions, told: list[
     assert reader.partitions(start, start) == []
 
 
+def test_a_query_is_connected_once_it_committed_a_batch(options: StreamOptions, told: list[Any]) -> None:
+    reader = TopicReader(options)
+    start = reader.latestOffset({}, None)  # type: ignore[arg-type]
+    assert told == []
+    reader.latestOffset(start, None)  # type: ignore[arg-type]
+    assert told == [(Notice.CONNECTED, None)]
+
+
+def test_a_query_is_connected_if_the_logs_are_empty(options: StreamOptions, told: list[Any], log: Log) -> None:
+    log.end = None
+    assert TopicReader(options).latestOffset({}, None) == {}  # type: ignore[arg-type]
+    assert told == [(Notice.CONNECTED, None)]
+
+
 def test_a_log_that_became_shorter_keeps_its_end(options: StreamOptions, told: list[Any], log: Log) -> None:
     start = dump_offset({-1: Position(5, 0)})
     assert TopicReader(options).latestOffset(start, None) == start  # type: ignore[arg-type]

@@ -66,7 +66,8 @@ def _describe_workload(scenario: Scenario, topology: Topology) -> str:
 
 
 def _describe_subscription(one: Subscription, topology: Topology, *, several: bool) -> str:
-    traits = [str(one.type), *(["state replicated"] if one.replicated else [])]
+    kind = str(one.type) if one.streaming is None else f"a streaming query, `{one.streaming}`"
+    traits = [kind, *(["state replicated"] if one.replicated else [])]
     cluster = f" on {one.find_home(topology)}" if several else ""
     moves = f", from {one.moves.after_s:g} s after `{one.moves.after}` on {one.moves.to}" if one.moves else ""
     return f"`{one.name}` ({', '.join(traits)}){cluster}{moves}{_name_region(one.region)}"
