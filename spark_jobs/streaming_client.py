@@ -123,7 +123,7 @@ class StreamingConsumer(MovingConsumer):
 
     def _listen(self, cluster: str) -> StreamOptions:
         """Begin to answer Spark's processes on threads. Return what they have to know."""
-        # An address in Linux' abstract namespace leaves no file behind if the client is killed.
+        # An abstract address of Linux (unix(7)) leaves no file behind if the client is killed.
         address, secret = f"\0brokerproof-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(16)
         listener = Listener(address, "AF_UNIX", authkey=secret, backlog=16)
 

@@ -66,7 +66,7 @@ def load(tmp_path: Path, settings: dict[str, Any], **content: Any) -> Any:
         "workload": {"namespace": "world/global", "subscriptions": [{"name": "audit"}]},
         "faults": [{"name": "gone", "kind": "kill", "targets": {"region": "eu"}}],
     }
-    file.write_text(yaml.safe_dump({**good, **content}))
+    file.write_text(yaml.safe_dump({**good, **content}, sort_keys=False))
     return load_scenario(file, TOPOLOGIES, settings)
 
 

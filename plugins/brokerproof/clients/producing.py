@@ -54,7 +54,8 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import AttemptOutcome, Batches, join_columns
-from brokerproof.systems.clients import Clients, NumberedProducer, Producer, Settled, hash_payload, make_payload
+from brokerproof.systems.abilities import NumberedProducer
+from brokerproof.systems.clients import Clients, Producer, Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
 _TICK_S = 0.002
@@ -68,8 +69,8 @@ _CLOSE_S = 10.0
 # A cluster may refuse the name of a killed producer for this many seconds. The second number is the time between two
 # attempts.
 _RECONNECT_S, _RECONNECT_EVERY_S = 20.0, 0.2
-# A second producer of a name tries for this many seconds. Pulsar (4.0.8) fences the first one and refuses the second
-# one at once, because the first one's end is not complete yet (`addProducer` of AbstractTopic).
+# A second producer of a name tries for this many seconds. A system may fence the first one and refuse the second one at
+# once, because the first one's end is not complete yet.
 _CONTEST_S = 2.0
 # A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000

@@ -107,7 +107,7 @@ class Commit(StrEnum):
 
 
 class Streaming(StrEnum):
-    """When a streaming query that writes outputs commits its position, which is in its checkpoint and in no broker.
+    """When a streaming query that writes outputs commits its position, which only its checkpoint holds.
 
     After a crash, the query repeats the batch that its checkpoint has begun and not committed.
     """
@@ -161,7 +161,7 @@ class Subscription(FrozenModel):
     streaming: Streaming | None = Field(
         None,
         description="its consumer is a streaming query of Spark, which reads the log by position, commits to its own "
-        "checkpoint and has no subscription in the broker; the value says how it writes outputs",
+        "checkpoint and has no subscription in the system; the value says how it writes outputs",
     )
 
     @model_validator(mode="after")
@@ -179,7 +179,7 @@ class Subscription(FrozenModel):
             for field in ("type", "consumers", "standby", "replicated", "moves", "commit"):
                 if getattr(self, field) != getattr(plain, field):
                     raise InputError(
-                        "a streaming query is one consumer without a subscription in the broker",
+                        "a streaming query is one consumer without a subscription in the system",
                         field=field,
                         remedy="leave it out",
                     )
@@ -302,8 +302,8 @@ class Workload(FrozenModel):
         return any(each.outputs_guarantee is not None for each in self.subscriptions)
 
     @property
-    def broker_subscriptions(self) -> list[Subscription]:
-        """The subscriptions that brokers know: all but those of streaming queries."""
+    def known_subscriptions(self) -> list[Subscription]:
+        """The subscriptions that the messaging system knows: all but those of streaming queries."""
         return [each for each in self.subscriptions if each.streaming is None]
 
     def list_homes(self, topology: Topology) -> list[str]:

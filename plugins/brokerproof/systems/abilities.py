@@ -173,6 +173,14 @@ class ObservesReplication(Protocol):
         """
 
 
+@runtime_checkable
+class NumberedProducer(Protocol):
+    """A producer of a system with deduplication, which stores the number of each producer's last message."""
+
+    def find_last_seq(self) -> int:
+        """Return the seq of the last message of this producer's name that the system had stored; -1 if it has none."""
+
+
 # {ability: the protocol that shows it}. A system declares all other abilities.
 PROTOCOLS: Mapping[Ability, type] = {
     Ability.IMAGES: HasImages,

@@ -6,7 +6,7 @@ Clients publish, consume and read back single messages, and report the position 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import xxhash
 
@@ -79,14 +79,6 @@ class Producer(Protocol):
 
     def close(self) -> None:
         """Close the producer, and give up each attempt that has no result yet."""
-
-
-@runtime_checkable
-class NumberedProducer(Protocol):
-    """A producer of a system with deduplication, which stores the number of each producer's last message."""
-
-    def find_last_seq(self) -> int:
-        """Return the seq of the last message of this producer's name that the system had stored; -1 if it has none."""
 
 
 class Consumer(Protocol):

@@ -166,7 +166,7 @@ class Observation(Protocol):
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """Return, for each subscription and partition, whether the subscription has acknowledged every message.
 
-        The subscriptions are those of `workload.broker_subscriptions`: no broker knows those of streaming queries.
+        The subscriptions are those of `workload.known_subscriptions`: the system knows none of streaming queries.
         If a subscription moves to another cluster, only that cluster is asked. If a cluster does not answer, its
         subscriptions count as not drained, and the field `why` has the reason.
         """

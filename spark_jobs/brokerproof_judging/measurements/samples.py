@@ -79,7 +79,7 @@ def list_expected_series(run: Run) -> list[tuple[str, str]]:
 def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:
     """Return (source, metric) of each backlog that must be sampled: of each subscription and replication direction.
 
-    Brokers count no backlog of streaming queries.
+    The messaging system counts no backlog of streaming queries.
 
     The backlog of a subscription that moves is expected only in its first cluster. In the other cluster, the samples
     begin late or never.
@@ -87,7 +87,7 @@ def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:
     topology, workload = run.topology, run.scenario.workload
     subscriptions = [
         (_make_topic_source(run, each.find_home(topology)), SampledMetric.BACKLOG.join_subject(each.name))
-        for each in workload.broker_subscriptions
+        for each in workload.known_subscriptions
     ]
     ways = [
         (_make_topic_source(run, home), SampledMetric.REPLICATION_BACKLOG.join_subject(f"{home}>{other}"))

@@ -2,10 +2,10 @@
 
 A turn lasts from the first to the last delivery of a partition or key to one incarnation of a consumer. A message that
 another consumer received within the turn is an anomaly. It has three innocent reasons: a client gives its application
-messages that the broker sent to it earlier, a consumer takes over from another one, and the topic gets another owner.
+messages that its server sent to it earlier, a consumer takes over from another one, and the topic gets another owner.
 
 So the anomaly is illegal only within a period in which samples prove the same consumers and the same owner
-(`membership.py`). The message, and those at both ends of the turn, must be due and received in the period. The broker
+(`membership.py`). The message, and those at both ends of the turn, must be due and received in the period. The owner
 has then sent all of them to the consumers of this period. All other anomalies of this kind are legal, and are counted.
 """
 

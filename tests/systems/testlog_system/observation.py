@@ -47,7 +47,7 @@ class TestlogObservation:
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """Return the drains. A subscription has drained if the leader reports a backlog of 0 for the partition."""
         drains = []
-        for subscription in self._run.scenario.workload.broker_subscriptions:
+        for subscription in self._run.scenario.workload.known_subscriptions:
             backlogs: list[int | None] = [None] * len(partition_numbers(self._run))
             ends: dict[int, int] = {}
             why = ""
@@ -137,7 +137,7 @@ class TestlogObservation:
                 SampledMetric.BACKLOG.join_subject(each.name),
                 str(sum(self._backlogs(each.name))),
             )
-            for each in self._run.scenario.workload.broker_subscriptions
+            for each in self._run.scenario.workload.known_subscriptions
         ]
 
 

@@ -49,6 +49,6 @@ def test_brokers_know_no_streaming_query() -> None:
     plain, processing = Subscription(name="plain"), Subscription(name="processing", commit=Commit.AFTER)
     streaming = Subscription.model_validate({"name": "stream", "streaming": "foreach"})
     workload = Workload(subscriptions=[plain, processing, streaming])
-    assert workload.broker_subscriptions == [plain, processing]
+    assert workload.known_subscriptions == [plain, processing]
     assert workload.writes_outputs
     assert not Workload(subscriptions=[plain]).writes_outputs

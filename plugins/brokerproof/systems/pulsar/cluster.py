@@ -159,7 +159,7 @@ class PulsarCluster:
         """The workload's subscriptions that consume from this cluster, from the start or after they move to it."""
         return [
             one
-            for one in self.run.scenario.workload.broker_subscriptions
+            for one in self.run.scenario.workload.known_subscriptions
             if self.name in one.list_clusters(self.topology)
         ]
 

@@ -83,7 +83,7 @@ def test_a_kind_that_we_know_and_the_library_does_not_makes_the_suite_unknown(pl
             return super().validate(replace(file, expectations=(unknown, *others)), frame)
 
     judgement = judge(planted, only="ordering", library=WithoutAKind)["ordering"]
-    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("unknown", 0, 4)
+    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("unknown", 0, 5)
     assert "holds 4 expectations, and Great Expectations took 3" in judgement["why"]
 
 

@@ -14,7 +14,9 @@ from brokerproof.systems.registry import name_topic
 RECORDED = Path(__file__).parent / "recorded_runs"
 # The rule for regressions was the same for every scenario, and what is loosened was a list of names.
 LATER_SCENARIO_FIELDS = {
+    "case": "",
     "late_after_s": 1.0,
+    "matrix": {},
     "loosen": {},
     "regression": {"tolerance": 0.1, "window": 30, "tolerances": {}},
 }
@@ -23,6 +25,8 @@ LATER_FAULT_FIELDS = {"heal_after_s": None}
 # All targets were nodes, and consumers wrote no outputs.
 LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
 LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None, "streaming": None}
+# A restarted producer went on behind its open messages.
+LATER_CLIENT_FIELDS = {"on_restart": None}
 # No node had a service manager.
 LATER_NODE_FIELDS = {"restart": None}
 LATER_TOPOLOGY_FIELDS = {"restart": {}}
@@ -42,6 +46,7 @@ def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     for fault in recorded["scenario"]["faults"]:
         fault |= LATER_FAULT_FIELDS
         fault["targets"] |= LATER_TARGETS_FIELDS
+    recorded["scenario"]["workload"]["client"] |= LATER_CLIENT_FIELDS
     for subscription in recorded["scenario"]["workload"]["subscriptions"]:
         subscription |= LATER_SUBSCRIPTION_FIELDS
     clusters = recorded["topology"]["clusters"].values()
