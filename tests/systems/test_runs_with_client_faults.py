@@ -85,3 +85,23 @@ def test_a_consumer_that_is_killed_loses_or_repeats_what_its_commit_allows(run_w
     }
     # Nothing of the sinks stays beside the table.
     assert end.run.list_names("sinks") == []
+
+
+def test_a_producer_that_sends_again_leaves_no_message_without_an_answer(run_whole: Chain) -> None:
+    end = run_whole("producer_resends")
+    assert list_faults(end) == {"log-p0": ["producer_killed"]}
+    judgement = end.judgement
+    assert judgement is not None
+    assert (judgement.verdict, judgement.problems) == ("passed", ())
+    assert (judgement.counts.acked, judgement.counts.unknown) == (judgement.counts.messages, 0)
+    # The second process has sent messages of the first one again, each as a further attempt.
+    assert judgement.counts.publishes > judgement.counts.messages
+
+
+def test_two_producers_of_a_name_break_the_order_where_none_is_refused(run_whole: Chain) -> None:
+    end = run_whole("two_producers_of_a_name")
+    assert list_faults(end) == {"log-p0": ["fenced"]}
+    judgement = end.judgement
+    assert judgement is not None
+    assert (judgement.verdict, judgement.problems) == ("failed", ())
+    assert {name for name, count in judgement.counts.illegal.items() if count} == {"stored_out_of_order"}
