@@ -308,7 +308,7 @@ def consume(
     set when the task ends, and `stopped` when a fault stops the consumer. `say_ready` is called when it has subscribed,
     and `reach` at each moment for which a fault may wait, with what the consumer holds.
     """
-    consumer, live = make(run, task, epoch=epoch), LiveStatus(run, task.client)
+    consumer, live = make(run, task, epoch=epoch), LiveStatus(run, task.client, totals=["delivered"])
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
     # If the consumer is killed within its first seconds, this file shows that it ran.
     record.append(make_batch("deliveries", [], {}))

@@ -223,7 +223,7 @@ class ScheduledProducer:
         self._gone, self._stopping = gone or threading.Event(), stopping or threading.Event()
         self._superseded = superseded or threading.Event()
         self._record = RecordWriter(run, task.client, table="publishes", epoch=epoch)
-        self._live = LiveStatus(run, task.client)
+        self._live = LiveStatus(run, task.client, totals=[str(outcome) for outcome in AttemptOutcome])
         self._shown_at = 0.0
         # Guards `_reserved`, which another thread raises.
         self._changed = threading.Condition()

@@ -6,6 +6,7 @@ Each part of a run, such as a client, rewrites its own file at any time. So the 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from brokerproof import clock
@@ -17,8 +18,11 @@ from brokerproof.run.strict_model import load_object
 class LiveStatus:
     """The live status of one part of a run, such as a client, in the run's file `progress/<part>.json`."""
 
-    def __init__(self, run: Run, part: str) -> None:
+    def __init__(self, run: Run, part: str, *, totals: Collection[str] = ()) -> None:
+        """The counters in `totals` go on behind those that an earlier process of the part has shown."""
         self._run, self._part = run, part
+        earlier = read_live_status(run, part) if totals else {}
+        self._before: dict[str, int] = {name: earlier.get(name) or 0 for name in totals}
         self._content: dict[str, Any] = {}
 
     def show(self, *, fault: dict[str, Any] | None = None, **content: Any) -> None:
@@ -26,7 +30,9 @@ class LiveStatus:
 
         `fault` is added to the list of faults, or replaces the fault of the same name in it.
         """
-        self._content |= content
+        self._content |= {
+            name: value + self._before[name] if name in self._before else value for name, value in content.items()
+        }
         if fault is not None:
             others = [one for one in self._content.get("faults", []) if one["fault"] != fault["fault"]]
             self._content["faults"] = [*others, fault]

@@ -1,11 +1,11 @@
-"""The live status is found if the path of the run's directory has glob characters."""
+"""The live status: it is found if the path has glob characters, and counters go on in a client's next process."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from brokerproof.run.live_status import LiveStatus, read_every_live_status
+from brokerproof.run.live_status import LiveStatus, read_every_live_status, read_live_status
 from builders import make_run
 
 
@@ -20,3 +20,13 @@ def test_the_live_status_of_every_part_is_read(tmp_path: Path, directory: str) -
     (Path(run.directory) / "progress" / "unfinished.tmp").touch()
     found = read_every_live_status(run)
     assert [(part, status["pending"]) for part, status in found.items()] == [("producer-0", 3), ("producer-1", 4)]
+
+
+def test_counters_of_a_client_go_on_behind_those_of_its_earlier_process(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r")
+    LiveStatus(run, "load-0", totals=["acked"]).show(acked=7, pending=3)
+    live = LiveStatus(run, "load-0", totals=["acked"])
+    live.show(acked=2, pending=1)
+    live.show(acked=4)
+    shown = read_live_status(run, "load-0")
+    assert (shown["acked"], shown["pending"]) == (11, 1)
