@@ -87,6 +87,7 @@ def test_a_scenario_has_the_settings_of_its_systems_clients_with_their_defaults(
     assert scenario.workload.client.model_dump() == {
         "operation_timeout_s": 30,
         "max_pending": 10_000,
+        "on_restart": None,
         "answer_timeout_s": 3.0,
     }
 
