@@ -68,8 +68,9 @@ def execute_scenarios(options: argparse.Namespace, settings: Settings) -> int:
     suites = list_suites(settings.expectations)
     for file in settings.scenario_files():
         try:
-            load_cases(file, settings.topologies, suites=suites)
             scenario, topology = load_scenario(file, settings.topologies, suites=suites)
+            if scenario.matrix:
+                load_cases(file, settings.topologies, suites=suites)
         except InputError as error:
             errors.append(error)
         else:

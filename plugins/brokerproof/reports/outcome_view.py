@@ -49,8 +49,9 @@ def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: C
             line(Text("suites: ") + Text(", ").join(suites))
         for name, why in whole.unknown_suites.items():
             line(f"suite {name} is unknown: {shorten(why, _LONGEST_REASON)}")
-        for name, why in whole.not_applicable.items():
-            line(f"not applicable: {name} ({why})")
+        for why in dict.fromkeys(whole.not_applicable.values()):
+            names = [name for name, reason in whole.not_applicable.items() if reason == why]
+            line(f"not applicable: {', '.join(names)} ({why})")
         for node in whole.restarts:
             line(describe_restarts(node))
         if whole.recovery:

@@ -1,4 +1,4 @@
-"""A consumer that leaves its cluster after a fault: when, with what, and what is confirmed of it."""
+"""A consumer: when it leaves its cluster after a fault, and how it waits until the cluster confirms its acks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from brokerproof.clients import consuming
 from brokerproof.clients.consuming import MovingConsumer, consume, plan_consumers
 from brokerproof.clients.record import RecordReader
 from brokerproof.clock import wait_until
+from brokerproof.errors import AdminError
 from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.systems.clients import Position, Received, list_columns
@@ -244,3 +245,58 @@ def test_a_consumer_that_itself_did_nothing_says_when(
     assert end is not None
     assert end.problem is None
     assert [round((until - start) / 1e6, -1) for start, until in end.standstills] == ([100] if stood_still_s else [])
+
+
+class Confirming:
+    """A consumer and its cluster, which lost the ack of the messages from 5 on until they are acknowledged again."""
+
+    def __init__(self, *coming: int, answers: Sequence[int | None] = ()) -> None:
+        self.coming, self.acked, self._asked = list(coming), list[int](), 0
+        self._answers = list(answers)
+
+    def receive(self, timeout_s: float) -> Received | None:
+        return message(self.coming.pop(0)) if self.coming else None
+
+    def acknowledge(self, received: Received) -> None:
+        self.acked.append(received.seq or 0)
+
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+        self._asked += 1
+        assert self._asked < 10_000, "the acks are never confirmed"
+        answer = self._answers.pop(0) if self._answers else 6 if 5 in self.acked else 5
+        if answer is None:
+            raise AdminError("no broker answers")
+        return {-1: Position(1, answer, None)}
+
+
+def message(number: int) -> Received:
+    return Received("p", number, "k", 0, -1, Position(1, number, None), 0, 0, None)
+
+
+def await_confirmation(consumer: MovingConsumer, cluster: Any) -> bool:
+    consumer.observation = cluster
+    consumer.deliveries.begin(list_columns, cluster=EU, incarnation=0)
+    return consumer._confirm(EU, list_columns, cluster, list_columns([message(4), message(5)]))
+
+
+def test_a_message_that_comes_again_is_acknowledged_again_and_others_wait(consumer: MovingConsumer) -> None:
+    cluster = Confirming(7, 5, 8, answers=[3, None])
+    assert await_confirmation(consumer, cluster)
+    assert cluster.acked == [5]
+    # Message 8 stays in the client. Each message that was received is a delivery.
+    assert ([each.seq for each in consumer._come_meanwhile], cluster.coming) == ([7], [8])
+    assert consumer.deliveries.count == 2
+
+
+def test_acks_that_are_never_confirmed_are_given_up_only_at_the_end(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "_CONFIRM_S", 0.05)
+    found: list[bool] = []
+    waiting = threading.Thread(target=lambda: found.append(await_confirmation(consumer, Confirming())), daemon=True)
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    consumer.stopping.set()
+    waiting.join(20)
+    assert found == [False]

@@ -152,3 +152,12 @@ def test_one_sentence_says_what_happened_to_a_node(restarts: NodeRestarts, sente
 def test_each_node_that_ended_has_a_line() -> None:
     lines = show(restarts=RESTARTS)
     assert [line.split()[0] for line in lines if "ended by itself" in line] == ["bk-eu", "bk-us"]
+
+
+def test_what_does_not_apply_for_one_reason_has_one_line() -> None:
+    outputs = dict.fromkeys(("output_missing", "output_repeated"), "no consumer writes outputs")
+    lines = show(not_applicable={**outputs, "not_replicated": "it has one cluster"})
+    assert [line for line in lines if line.startswith("not applicable")] == [
+        "not applicable: output_missing, output_repeated (no consumer writes outputs)",
+        "not applicable: not_replicated (it has one cluster)",
+    ]
