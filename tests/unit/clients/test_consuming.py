@@ -255,6 +255,7 @@ class Confirming:
         self._answers = list(answers)
 
     def receive(self, timeout_s: float) -> Received | None:
+        threading.Event().wait(0.001)
         return message(self.coming.pop(0)) if self.coming else None
 
     def acknowledge(self, received: Received) -> None:
