@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -307,6 +308,8 @@ def close_topic(run: Run, observation: Observation, administration: Administrati
 
 def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> LogsRead:
     """Read every log that can be read, and return the result for each log."""
+    if not run.scenario.workload.is_stored:
+        return read_nothing(run)
     observation = make_observation(run)
     await_replication(run, observation)
     started_at = clock.now_us()
@@ -331,6 +334,28 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
             for task in tasks
         ),
     )
+
+
+def read_nothing(run: Run) -> LogsRead:
+    """Return the result for a topic that stores no messages, after sealing an empty table."""
+    write_record(run, ReplicationDrains(drains=(), at=clock.now_us()))
+    seal_tables(run, "stored")
+    at = clock.now_us()
+    logs = (
+        LogRead(
+            task=number,
+            cluster=cluster,
+            topic=name_topic(run),
+            partition=partition,
+            read_to_end=True,
+            why="the topic stores no messages",
+            messages=0,
+        )
+        for number, (cluster, partition) in enumerate(
+            product(list_clusters_reached(run.topology, run.scenario.workload), run.scenario.workload.list_partitions())
+        )
+    )
+    return LogsRead(started_at=at, finished_at=at, logs=tuple(logs))
 
 
 def await_observations(run: Run) -> None:

@@ -21,7 +21,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario, list_cases
 from brokerproof.experiment.topology import Topology, read_topology
-from brokerproof.experiment.workload import Client, Commit, OnRestart
+from brokerproof.experiment.workload import Client, Commit, OnRestart, Workload
 from brokerproof.experiment.yaml_models import (
     IDENTIFIER,
     apply_overrides,
@@ -37,7 +37,7 @@ from brokerproof.runtimes.registry import RUNTIMES, load_runtime, runtimes_that_
 from brokerproof.settings import variable
 from brokerproof.suites.suite_file import read_suite
 from brokerproof.suites.suite_names import ENDING
-from brokerproof.systems.abilities import find_abilities
+from brokerproof.systems.abilities import explain_lack
 from brokerproof.systems.destinations import list_clusters_reached, list_reached
 from brokerproof.systems.protocols import System
 from brokerproof.systems.registry import find_system, parse_client_settings
@@ -105,13 +105,17 @@ def load_cases(
 ) -> list[tuple[Scenario, Topology, dict[str, Any]]]:
     """Return the scenario in the file `path`, its topology, and `overrides`, once for each case of its matrix.
 
-    The overrides then have the case's values too. Arguments and errors are those of `load_scenario`; an error in a case
-    names it.
+    The overrides then have the case's values too. If `overrides` has a `case`, only this one is returned. Arguments and
+    errors are those of `load_scenario`; an error in a case names it.
     """
     whole, topology = load_scenario(path, topologies, overrides, suites=suites)
     found: list[tuple[Scenario, Topology, dict[str, Any]]] = []
     mistakes = Mistakes()
-    for case in list_cases(whole.matrix):
+    cases = {case.name: case for case in list_cases(whole.matrix)}
+    if whole.case:
+        mistakes.found += _find_unknown(whole.case, cases, "case", "case")
+        cases = {whole.case: cases[whole.case]} if whole.case in cases else {}
+    for case in cases.values():
         if not case.name:
             return [(whole, topology, dict(overrides or {}))]
         changes = {**case.overrides, "case": case.name, **(overrides or {})}
@@ -304,9 +308,13 @@ def _check_platform(scenario: Scenario, topology: Topology, system: System) -> N
         raise InputError(f"no runtime is called `{scenario.runtime}`", file=variable("runtime"), remedy=remedy)
     mistakes = Mistakes()
     if issubclass(load_runtime(scenario.runtime), RunsImages):
-        mistakes.found += _find_inability(system, Ability.IMAGES, "runtime", remedy="use `runtime: process`")
+        mistakes.found += _find_inability(
+            system, scenario.workload, Ability.IMAGES, "runtime", remedy="use `runtime: process`"
+        )
     if topology.links:
-        mistakes.found += _find_inability(system, Ability.LINKS, "topology", remedy="use a topology without `links`")
+        mistakes.found += _find_inability(
+            system, scenario.workload, Ability.LINKS, "topology", remedy="use a topology without `links`"
+        )
         mistakes.found += _find_inability_of_runtime(scenario, EmulatesLinks, "runtime", "a topology without `links`")
     if topology.restarted_after_s:
         mistakes.found += _find_inability_of_runtime(
@@ -339,7 +347,9 @@ def _list_fault_mistakes(
             kind.check(fault, topology)
         yield from mistakes.found
         if kind.needs:
-            yield from _find_inability(system, kind.needs, "kind", remedy="use another kind of fault")
+            yield from _find_inability(
+                system, scenario.workload, kind.needs, "kind", remedy="use another kind of fault"
+            )
         of_runtime = kind.needs_of_runtime if targets.client is None else None
         if of_runtime and scenario.runtime in RUNTIMES and not mistakes:
             yield from _find_inability_of_runtime(scenario, of_runtime, "kind", "another kind of fault")
@@ -348,7 +358,7 @@ def _list_fault_mistakes(
             yield from _find_no_leader(scenario, topology, targets.cluster)
     elif targets.client is None and targets.now not in (None, "topic_owner"):
         otherwise = "choose the nodes by name, region or role"
-        yield from _find_inability(system, Ability.COPIES, "targets.now", remedy=otherwise)
+        yield from _find_inability(system, scenario.workload, Ability.COPIES, "targets.now", remedy=otherwise)
     if targets.client is not None:
         yield from _list_client_mistakes(fault, scenario, topology)
     elif targets_are_known and not list_possible_targets(targets, topology):
@@ -373,7 +383,7 @@ def _list_fault_mistakes(
     if fault.when and fault.when.rereplicated:
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
             remedy = "leave it out, or wait with `at_s`"
-            yield from _find_inability(system, ability, "when.rereplicated", remedy=remedy)
+            yield from _find_inability(system, scenario.workload, ability, "when.rereplicated", remedy=remedy)
 
 
 def _list_client_mistakes(fault: Fault, scenario: Scenario, topology: Topology) -> Iterator[InputError]:
@@ -399,7 +409,9 @@ def _find_no_leader(scenario: Scenario, topology: Topology, cluster: str | None)
     `cluster` is the fault's target. If it is None, the first cluster that the workload publishes to is checked.
     """
     otherwise = "choose the nodes by name, region or role"
-    if unable := _find_inability(find_system(topology), Ability.COORDINATORS, "targets.now", remedy=otherwise):
+    if unable := _find_inability(
+        find_system(topology), scenario.workload, Ability.COORDINATORS, "targets.now", remedy=otherwise
+    ):
         return unable
     asked = cluster or scenario.workload.list_homes(topology)[0]
     names = list_nodes_that(coordinates, topology, asked)
@@ -421,7 +433,9 @@ def _list_subscription_mistakes(
         at = f"workload.subscriptions.{index}"
         fields = [f"{at}.cluster", f"{at}.moves.to"]
         if subscription.moves:
-            yield from _find_inability(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
+            yield from _find_inability(
+                system, scenario.workload, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out"
+            )
             faults = [fault.name for fault in scenario.faults]
             yield from _find_unknown(subscription.moves.after, faults, "fault", f"{at}.moves.after")
         if subscription.commit is Commit.BEFORE:
@@ -442,7 +456,9 @@ def _list_subscription_mistakes(
             places.add((cluster, subscription.name))
         if subscription.replicated:
             home, field = subscription.find_home(topology), f"{at}.replicated"
-            unable = _find_inability(system, Ability.REPLICATED_SUBSCRIPTIONS, field, remedy="leave it out")
+            unable = _find_inability(
+                system, scenario.workload, Ability.REPLICATED_SUBSCRIPTIONS, field, remedy="leave it out"
+            )
             yield from unable
             if unable or reached is None or home not in topology.clusters:
                 continue
@@ -493,16 +509,45 @@ def _list_judgement_mistakes(scenario: Scenario, topology: Topology, system: Sys
     The scenario's guarantee may need an ability, and so may each metric and anomaly that it names. Also yield an error
     for each entry of `loosen`, which permits an anomaly, that has no effect.
     """
+    if not scenario.workload.is_stored:
+        yield from _list_unstored_mistakes(scenario, system)
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
-        yield from _find_inability(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
+        yield from _find_inability(
+            system, scenario.workload, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee"
+        )
     if scenario.workload.client.on_restart is OnRestart.CONTINUE:
         at = "workload.client.on_restart"
-        yield from _find_inability(system, Ability.DEDUPLICATION, at, remedy="use `resend`")
+        yield from _find_inability(system, scenario.workload, Ability.DEDUPLICATION, at, remedy="use `resend`")
     for anomaly in scenario.loosen:
         yield from _list_loosened_mistakes(anomaly, scenario, topology)
     for field, needs in _judged(scenario):
         if needs:
-            yield from _find_inability(system, needs, field, remedy="leave it out")
+            yield from _find_inability(system, scenario.workload, needs, field, remedy="leave it out")
+
+
+def _list_unstored_mistakes(scenario: Scenario, system: System) -> Iterator[InputError]:
+    """Yield the reasons why the scenario's topic cannot be one that stores no messages."""
+    workload, field = scenario.workload, "workload.stored"
+    yield from _find_inability(system, workload, Ability.UNSTORED_TOPICS, field, remedy="leave it out")
+    if scenario.guarantee is not Guarantee.AT_MOST_ONCE:
+        yield InputError(
+            f"a topic that stores no messages does not keep them `{scenario.guarantee}`",
+            field="guarantee",
+            remedy="give `at_most_once`",
+        )
+    if "missed_messages" not in {key.split("/")[0] for key in scenario.bounds}:
+        yield InputError(
+            "nothing bounds what subscriptions may miss, so the scenario cannot fail by it",
+            field="bounds",
+            remedy="add `missed_messages: {max: …}`",
+        )
+    for index, subscription in enumerate(workload.subscriptions):
+        if subscription.streaming is not None:
+            yield InputError(
+                "a streaming query reads a log, and the topic has none",
+                field=f"workload.subscriptions.{index}.streaming",
+                remedy="leave it out",
+            )
 
 
 def _list_loosened_mistakes(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> list[InputError]:
@@ -563,10 +608,11 @@ def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
         yield f"expect.at_least.{anomaly}", anomaly.facts.needs
 
 
-def _find_inability(system: System, ability: Ability, field: str, *, remedy: str) -> list[InputError]:
-    if ability in find_abilities(system):
-        return []
-    return [InputError(f"{system.name} cannot {ability.meaning}", field=field, remedy=remedy)]
+def _find_inability(
+    system: System, workload: Workload, ability: Ability, field: str, *, remedy: str
+) -> list[InputError]:
+    lack = explain_lack(system, workload, ability)
+    return [InputError(lack, field=field, remedy=remedy)] if lack else []
 
 
 def _find_inability_of_runtime(scenario: Scenario, ability: type, field: str, otherwise: str) -> list[InputError]:

@@ -6,7 +6,8 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import list_abilities
+from brokerproof.systems.abilities import explain_lack
+from brokerproof.systems.registry import find_system, list_abilities
 
 
 def find_lacking(name: str, abilities: frozenset[Ability]) -> Ability | None:
@@ -19,7 +20,7 @@ def explain_inapplicable(run: Run, name: str) -> str:
     """Return why the anomaly or metric `name` does not apply to the run; empty if it does."""
     lacking = find_lacking(name, list_abilities(run))
     if lacking is not None:
-        return f"{run.topology.system} cannot {lacking.meaning}"
+        return explain_lack(find_system(run.topology), run.scenario.workload, lacking)
     if name in METRICS:
         return ""
     facts, workload = Anomaly(name).facts, run.scenario.workload

@@ -332,8 +332,9 @@ def consume(
     if may_end or consumer.subscription.outputs_guarantee is not None:
         consumer.keep = write
     observation = make_observation(run)
-    # A streaming query acknowledges nothing.
-    if isinstance(observation, ConfirmsAcks) and consumer.subscription.streaming is None:
+    # A streaming query acknowledges nothing, and a topic that stores no messages keeps no acks.
+    has_acks = run.scenario.workload.is_stored and consumer.subscription.streaming is None
+    if has_acks and isinstance(observation, ConfirmsAcks):
         consumer.observation = observation
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
     receiving.start()

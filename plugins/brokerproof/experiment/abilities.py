@@ -13,6 +13,8 @@ from enum import StrEnum
 
 
 class Ability(StrEnum):
+    STORAGE = "storage"
+    UNSTORED_TOPICS = "unstored_topics"
     POSITIONS = "positions"
     COPIES = "copies"
     COORDINATORS = "coordinators"
@@ -34,8 +36,15 @@ class Ability(StrEnum):
         """The words that complete the sentence "the system cannot …"."""
         return _MEANINGS[self]
 
+    @property
+    def needs_storage(self) -> bool:
+        """Whether it is about stored messages, so that a topic that stores none lacks it."""
+        return self in _OF_STORED_MESSAGES
+
 
 _MEANINGS = {
+    Ability.STORAGE: "store a topic's messages",
+    Ability.UNSTORED_TOPICS: "serve a topic without storing its messages",
     Ability.POSITIONS: "say at which position of the log it stored a message",
     Ability.COPIES: "say which nodes hold the copies of a topic's log",
     Ability.COORDINATORS: "say which of the nodes that coordinate it leads the others",
@@ -52,3 +61,16 @@ _MEANINGS = {
     Ability.IMAGES: "be started from an image",
     Ability.LINKS: "use links between regions",
 }
+
+_OF_STORED_MESSAGES = frozenset(
+    {
+        Ability.STORAGE,
+        Ability.POSITIONS,
+        Ability.COPIES,
+        Ability.CONFIRMED_ACKS,
+        Ability.REPLICATION,
+        Ability.REPLICATED_SUBSCRIPTIONS,
+        Ability.MOVING_SUBSCRIPTIONS,
+        Ability.DEDUPLICATION,
+    }
+)

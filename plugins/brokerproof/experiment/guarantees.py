@@ -114,6 +114,7 @@ _EFFECTIVELY_ONCE = frozenset({Guarantee.EFFECTIVELY_ONCE})
 _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.LOST: AnomalyFacts(
         suite=Suite.COMPLETENESS,
+        needs=Ability.STORAGE,
         meaning="was acked or seen, and is not stored in its home, whose log was read to its end or past its acks",
         demand="No message that was acked or seen is lost: its home, whose log was read to its end, stores it.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
@@ -135,6 +136,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     ),
     Anomaly.UNDELIVERED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
+        needs=Ability.STORAGE,
         meaning="is stored and was never delivered to a subscription there that drained",
         demand="No stored message is undelivered: each one reached every subscription that had to get it.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
@@ -165,6 +167,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     ),
     Anomaly.FAILED_BUT_STORED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
+        needs=Ability.STORAGE,
         meaning="failed for certain or was not sent, and is stored",
         demand="No message that failed for certain is stored after all.",
         outcomes=("failed",),

@@ -169,17 +169,20 @@ METRICS: Mapping[str, Metric] = {
         unit="messages",
         meaning="messages sent before the effect, acked or seen, that no cluster holds any more",
         demand="No more messages that were acked or seen are lost to a fault than the scenario allows (RPO).",
+        needs=Ability.STORAGE,
     ),
     "rpo_s": Metric(
         unit="s",
         meaning="age, at the effect, of the oldest acked message that `rpo_messages` counts",
         demand="No acknowledged message older than the scenario allows is lost to a fault (RPO).",
+        needs=Ability.STORAGE,
     ),
     "lost_later_messages": Metric(
         unit="messages",
         subject="destroying fault",
         meaning="messages sent after the effect, acked or seen, that no cluster holds any more",
         demand="No more messages that were sent after a destroying fault are lost than the scenario allows.",
+        needs=Ability.STORAGE,
     ),
     "missing_messages": Metric(
         unit="messages",
@@ -189,6 +192,15 @@ METRICS: Mapping[str, Metric] = {
             "`unreadable`, measured if a scenario bounds it"
         ),
         demand="No more messages are missing than the scenario allows.",
+        needs=Ability.STORAGE,
+    ),
+    "missed_messages": Metric(
+        unit="messages",
+        subject="subscription of a topic that stores nothing",
+        meaning="acked messages that the subscription never got",
+        demand="Subscriptions of a topic that stores no messages miss no more of them than the scenario allows.",
+        minimum_is_to_show=True,
+        needs=Ability.UNSTORED_TOPICS,
     ),
     "missing_outputs": Metric(
         unit="messages",
@@ -226,6 +238,7 @@ METRICS: Mapping[str, Metric] = {
             "run's first fault, after the last high one"
         ),
         demand="The subscriptions' backlog is drained in the time that the scenario allows.",
+        needs=Ability.STORAGE,
     ),
     "agree_s": Metric(
         unit="s",

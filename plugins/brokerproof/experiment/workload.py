@@ -241,6 +241,12 @@ class Workload(FrozenModel):
     namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
     topic: str = Field("orders", pattern=HYPHENATED)
     partitions: int = Field(0, ge=0, le=10_000, description="0 for a topic without partitions")
+    # Null and not true, so that runs of before compare with those of today.
+    stored: bool | None = Field(
+        None,
+        description="`false` for a topic that stores no message: the system passes each one on to the consumers that "
+        "are connected, and nothing is read back; it needs `guarantee: at_most_once`",
+    )
     rate: Rate = Field(
         1000,
         description="messages per second of all producers of one cluster together; with `max`, the load finds the "
@@ -295,6 +301,11 @@ class Workload(FrozenModel):
     def list_partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions, as in the tables; [-1] for a topic without partitions."""
         return list(range(self.partitions)) or [-1]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the topic stores its messages."""
+        return self.stored is not False
 
     @property
     def writes_outputs(self) -> bool:

@@ -14,6 +14,7 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Workload
 from brokerproof.machine.finding import Finding
 from brokerproof.network import Route
 from brokerproof.run.records import ReplicationDrain
@@ -198,11 +199,28 @@ def find_abilities(system: System) -> frozenset[Ability]:
     """Return the abilities of a system.
 
     The system has an ability in `PROTOCOLS` if it implements the ability's protocol itself, or if its provisioning,
-    administration or observation does. It has any other ability if it declares the ability.
+    administration or observation does. It has any other ability if it declares the ability. Every system can store
+    messages.
     """
     parts = (type(system), system.provisioning, system.administration, system.observation)
     found = {ability for ability, protocol in PROTOCOLS.items() if any(issubclass(part, protocol) for part in parts)}
-    return frozenset(found | (system.declared_abilities - PROTOCOLS.keys()))
+    return frozenset({Ability.STORAGE} | found | (system.declared_abilities - PROTOCOLS.keys()))
+
+
+def find_workload_abilities(system: System, workload: Workload) -> frozenset[Ability]:
+    """Return the abilities of a system that a workload can use. A topic that stores no messages lacks some of them."""
+    if workload.is_stored:
+        return find_abilities(system) - {Ability.UNSTORED_TOPICS}
+    return frozenset(each for each in find_abilities(system) if not each.needs_storage)
+
+
+def explain_lack(system: System, workload: Workload, ability: Ability) -> str:
+    """Return why a workload cannot use an ability on a system; empty if it can."""
+    if ability in find_workload_abilities(system, workload):
+        return ""
+    if ability not in find_abilities(system):
+        return f"{system.name} cannot {ability.meaning}"
+    return "the topic stores its messages" if workload.is_stored else "the topic stores no messages"
 
 
 def require(part: object, protocol: type[T]) -> T:

@@ -15,7 +15,7 @@ from brokerproof.experiment.workload import ClientSettings, Workload
 from brokerproof.experiment.yaml_models import parse, suggest_name
 from brokerproof.run.directory import Run
 from brokerproof.settings import systems_from_environment
-from brokerproof.systems.abilities import SeparatesRuns, find_abilities, require
+from brokerproof.systems.abilities import SeparatesRuns, find_workload_abilities, require
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
 
@@ -62,7 +62,7 @@ def parse_client_settings(system: System, workload: Workload) -> ClientSettings:
 
 
 def list_abilities(run: Run) -> frozenset[Ability]:
-    return find_abilities(find_system(run.topology))
+    return find_workload_abilities(find_system(run.topology), run.scenario.workload)
 
 
 def name_topic(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""Counts missing messages, missing and repeated outputs, and the messages that each fault lost."""
+"""Counts missing and missed messages, missing and repeated outputs, and the messages that each fault lost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts
 
 from brokerproof_judging.database import DuckDB, make_small_table, register_tables, select_rows
+from brokerproof_judging.evidence import NO_RECORD, Evidence
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.run_database import read_script
@@ -71,6 +72,24 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
         evidence = "counted whether legal or illegal" + (f"; {unproven:,} messages are unproven" if unproven else "")
         estimate = Estimate(value=float(counts.count_anomaly(anomaly)), evidence=evidence, at_least=bool(unproven))
         yield MeasuredValue(metric="missing_messages", subject=str(anomaly), estimate=estimate)
+
+
+def measure_missed(run: Run, connection: DuckDB) -> Iterator[MeasuredValue]:
+    """Yield `missed_messages` of each subscription of a topic that stores no messages.
+
+    `connection` is a database with the table `messages`. The value is null if nothing proves that the subscription's
+    consumers took all that came to them.
+    """
+    if run.scenario.workload.is_stored:
+        return
+    drains = Evidence.from_run(run).drains
+    counts = {row["subscription"]: row for row in select_rows(connection, read_script("measurements", "missed"))}
+    for name in dict.fromkeys(each.name for each in run.scenario.workload.subscriptions):
+        proofs = [proof for (*_, subscription), proof in drains.items() if subscription == name] or [NO_RECORD]
+        doubts = [proof.why for proof in proofs if not proof.given]
+        row = counts.get(name, {"acked": 0, "missed": 0})
+        value = None if doubts else float(row["missed"])
+        yield make_measured_value("missed_messages", name, value, "; ".join(doubts) or f"of {row['acked']:,} acked")
 
 
 def measure_outputs(run: Run, connection: DuckDB) -> Iterator[MeasuredValue]:

@@ -25,7 +25,7 @@ from brokerproof_judging.measurements.failover import (
 )
 from brokerproof_judging.measurements.interruption import ClientEvents, measure_interruption, read_client_events
 from brokerproof_judging.measurements.link import measure_link
-from brokerproof_judging.measurements.losses import measure_losses, measure_missing, measure_outputs
+from brokerproof_judging.measurements.losses import measure_losses, measure_missed, measure_missing, measure_outputs
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.placement import (
     measure_local_reads,
@@ -70,6 +70,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield from measure_owner_regions(run, times, samples)
     yield from measure_faults(run, times, samples, recorded.events, messages)
     yield from measure_missing(run, counts)
+    yield from measure_missed(run, messages)
     yield from measure_outputs(run, messages)
     yield from measure_publishing(run, times, messages)
     yield from measure_link(run, times, samples)

@@ -65,6 +65,7 @@ class PulsarClients:
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._cluster = cluster
         self._topic = topic.make_full_name(run.scenario.workload)
+        self._is_stored = run.scenario.workload.is_stored
         self._settings = parse(PulsarClientSettings, run.scenario.workload.client.model_dump(), file="")
         addressing = Addressing.from_run(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
@@ -82,7 +83,9 @@ class PulsarClients:
         settings = make_producer_settings(self._settings)
         owner = f"{self._cluster}/{name}"
         producer = self._client.create_producer(self._topic, producer_name=owner, **settings)
-        return PulsarProducer(producer, is_numbered=self._settings.on_restart is OnRestart.CONTINUE)
+        return PulsarProducer(
+            producer, is_numbered=self._settings.on_restart is OnRestart.CONTINUE, is_stored=self._is_stored
+        )
 
     def consumer(self, subscription: Subscription, name: str) -> PulsarConsumer:
         return PulsarConsumer(
@@ -136,6 +139,8 @@ class PulsarClients:
             "redelivery_count": repeat([each.redelivery_count() for each in firsts]),
             "published_at": repeat([each.publish_timestamp() * 1000 for each in firsts]),
             "replicated_from": np.where(is_valid, repeat(replicated_from, object), None),
+            # All messages that are not stored have the ledger and the entry 0.
+            **({} if self._is_stored else dict.fromkeys(("segment", "offset", "batch_index"), [None] * len(messages))),
         }
 
     def close(self) -> None:
@@ -161,9 +166,12 @@ def make_producer_settings(client: PulsarClientSettings) -> dict[str, Any]:
 
 
 class PulsarProducer:
-    def __init__(self, producer: pulsar.Producer, *, is_numbered: bool = False) -> None:
-        """With `is_numbered`, the seqs are the numbers by which the broker deduplicates, also of another process."""
-        self._producer, self._is_numbered = producer, is_numbered
+    def __init__(self, producer: pulsar.Producer, *, is_numbered: bool = False, is_stored: bool = True) -> None:
+        """With `is_numbered`, the seqs are the numbers by which the broker deduplicates, also of another process.
+
+        If messages are not stored (`is_stored`), their acks name no position.
+        """
+        self._producer, self._is_numbered, self._is_stored = producer, is_numbered, is_stored
         # The C++ client's own producer. The wrapper's `send_async` takes 8 µs more, because it checks ten arguments.
         self._send_async = producer._producer.send_async
         # The client's thread that brings the answers, once it has a lasting state in Python.
@@ -178,7 +186,7 @@ class PulsarProducer:
         def answered(result: pulsar.Result, message_id: Any) -> None:
             if get_ident() != self._attached:
                 self._attach()
-            settle(_settled(result, message_id))
+            settle(_settled(result, message_id, self._is_stored))
 
         message = _pulsar.MessageBuilder()
         message.content(payload)
@@ -299,14 +307,14 @@ def _parse_owner(name: str) -> tuple[str, str] | tuple[None, None]:
     return (home, producer) if home and producer and "/" not in producer else (None, None)
 
 
-def _settled(result: pulsar.Result, message_id: Any) -> Settled:
+def _settled(result: pulsar.Result, message_id: Any, is_stored: bool) -> Settled:
     """Return the result of an attempt. `message_id` is the C++ client's own."""
     if int(result) != _OK:
         outcome = AttemptOutcome.FAILED if result in _NOT_WRITTEN else AttemptOutcome.UNKNOWN
         return Settled(outcome, error=str(result).removeprefix("Result."))
-    # A deduplicated retry is acked at (-1, -1), which is no position.
+    # A deduplicated retry is acked at (-1, -1), and a message that is not stored at (0, 0). Neither is a position.
     segment, position = message_id.ledger_id(), None
-    if segment >= 0:
+    if segment >= 0 and is_stored:
         batch = message_id.batch_index()
         position = Position(segment, message_id.entry_id(), None if batch < 0 else batch)
     return Settled(AttemptOutcome.ACKED, partition=message_id.partition(), position=position)

@@ -22,6 +22,7 @@ from brokerproof.systems.pulsar.answers import NAMES, RACKS, SETTINGS, SWITCH, R
 from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.topic import make_admin_path, make_full_name
 
 _RACKS = "/admin/v2/bookies/racks-info"
 # Every message must still be stored at the read-back, even if it was consumed.
@@ -216,7 +217,7 @@ def _name_isolation_policy(namespace: str) -> str:
 
 
 def _partitions(workload: Workload, count: int) -> Policy:
-    path = f"/admin/v2/persistent/{workload.namespace}/{workload.topic}/partitions"
+    path = f"{make_admin_path(make_full_name(workload))}/partitions"
     return Policy(
         changes=[Change("PUT", path, count, accept=(409,))],
         path=path,

@@ -7,6 +7,7 @@ topic at the same time, the ledger of one of them belongs to nothing, and Pulsar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from brokerproof import clock
 from brokerproof.errors import AdminError
@@ -16,7 +17,7 @@ from brokerproof.systems.pulsar.admin import Admin
 from brokerproof.systems.pulsar.answers import BROKER_NAMES, LEDGERS, NAMES, NAMESPACES
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.policies import parse_policies
-from brokerproof.systems.pulsar.topic import make_admin_path
+from brokerproof.systems.pulsar.topic import SCHEMES, make_admin_path
 
 # Pulsar's own tenants.
 _SYSTEM_TENANTS = {"public", "pulsar"}
@@ -70,7 +71,8 @@ def _remove_topics(brokers: Admin, namespace: str) -> int:
     count = 0
     # The partitions of a partitioned topic are listed too. They are deleted with it.
     for kind, end in (("/partitioned", "/partitions"), ("", "")):
-        for name in brokers.get(f"/admin/v2/persistent/{namespace}{kind}", NAMES):
+        listed = [brokers.get(f"/admin/v2/{scheme}/{namespace}{kind}", NAMES) for scheme in SCHEMES]
+        for name in dict.fromkeys(chain.from_iterable(listed)):
             count += 1
             brokers.change("DELETE", f"{make_admin_path(name)}{end}?force=true", accept=_GONE)
     return count

@@ -36,9 +36,11 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
         found: dict[str, SubscriptionStats] = {}
         end: Behind | None = None
         try:
-            # The end is read before the backlog. Otherwise it could include messages that the backlog does not count.
-            ledger, entry = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).last_confirmed_entry
-            end = ledger, entry + 1
+            if cluster.run.scenario.workload.is_stored:
+                # The end is read before the backlog. Otherwise it could include messages that the backlog does not
+                # count.
+                ledger, entry = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).last_confirmed_entry
+                end = ledger, entry + 1
             found = cluster.brokers.get(path + "/stats", TOPIC_STATS, getPreciseBacklog="true").subscriptions
             why = "the subscription is not there"
         except AdminError as error:
@@ -191,6 +193,11 @@ class PulsarObservation:
         """The clusters that hold the topic: those with producers, and those that replication must reach."""
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
+    @property
+    def _logging(self) -> list[PulsarCluster]:
+        """The clusters in which the topic has logs: none if it stores no messages."""
+        return self.holding if self.run.scenario.workload.is_stored else []
+
     def find_owner(self, cluster: str | None = None) -> str | None:
         """Return the broker that owns the topic, never None: the lookup service assigns a topic that has no owner."""
         return self._find_cluster(cluster).find_owner()
@@ -226,7 +233,7 @@ class PulsarObservation:
         return sum(self.clusters[name].count_published() for name in self._homes)
 
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        return [each for cluster in self.holding if cluster.name not in without for each in find_copies(cluster)]
+        return [each for cluster in self._logging if cluster.name not in without for each in find_copies(cluster)]
 
     def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
         return find_parts(self.clusters[cluster], partition)
@@ -241,7 +248,7 @@ class PulsarObservation:
         return find_acknowledged(self.clusters[cluster], subscription)
 
     def find_logs(self) -> list[TopicLog]:
-        return [log for cluster in self.holding for log in find_logs(cluster)]
+        return [log for cluster in self._logging for log in find_logs(cluster)]
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]

@@ -90,6 +90,7 @@ class Pulsar:
     declared_abilities = frozenset(
         {
             Ability.POSITIONS,
+            Ability.UNSTORED_TOPICS,
             Ability.REPAIR,
             Ability.READ_COUNTERS,
             Ability.MEMBERSHIP,
@@ -133,6 +134,12 @@ class Pulsar:
                     f"no namespace is called `{workload.namespace}`",
                     field="workload.namespace",
                     remedy=suggest_name(workload.namespace, known),
+                )
+            if not workload.is_stored and list_clusters_reached(topology, cluster, workload.namespace)[1:]:
+                raise InputError(
+                    f"`{workload.namespace}` is replicated, and only stored messages are followed to another cluster",
+                    field="workload.stored",
+                    remedy="use a namespace without `replicated_to`",
                 )
             if settings.on_restart is OnRestart.CONTINUE and (
                 workload.partitions or not known[workload.namespace].deduplication
