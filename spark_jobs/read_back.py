@@ -347,6 +347,7 @@ def read_nothing(run: Run) -> LogsRead:
             cluster=cluster,
             topic=name_topic(run),
             partition=partition,
+            end=None,
             read_to_end=True,
             why="the topic stores no messages",
             messages=0,

@@ -440,7 +440,11 @@ def _list_subscription_mistakes(
             yield from _find_unknown(subscription.moves.after, faults, "fault", f"{at}.moves.after")
         if subscription.commit is Commit.BEFORE:
             yield from _find_inability(
-                system, Ability.CONFIRMED_ACKS, f"{at}.commit", remedy="use `commit: after` or `commit: by_key`"
+                system,
+                scenario.workload,
+                Ability.CONFIRMED_ACKS,
+                f"{at}.commit",
+                remedy="use `commit: after` or `commit: by_key`",
             )
         for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
             if reached is not None and cluster in topology.clusters and cluster not in reached:

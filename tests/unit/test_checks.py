@@ -131,6 +131,59 @@ def test_what_a_system_cannot_do_is_refused(tmp_path: Path, settings: dict[str, 
     load(tmp_path, {**settings, "overrides": {}})
 
 
+UNSTORED = {
+    "overrides": {},
+    "topology": "sync_active_passive",
+    "workload.namespace": "mytenant/eu",
+    "workload.stored": False,
+    "guarantee": "at_most_once",
+    "bounds": {"missed_messages": {"max": 0}},
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "problem"),
+    [
+        ({"guarantee": "at_least_once"}, "guarantee", "does not keep them `at_least_once`"),
+        ({"bounds": {}}, "bounds", "nothing bounds what subscriptions may miss"),
+        (
+            {"bounds": {"missed_messages": {"max": 0}, "rpo_messages": {"max": 0}}},
+            "bounds.rpo_messages",
+            "the topic stores no messages",
+        ),
+        ({"tighten": ["delivered_twice"]}, "tighten.0", "the topic stores no messages"),
+        ({"faults.0.targets": {"now": "topic_holders"}}, "faults.0.targets.now", "the topic stores no messages"),
+        (
+            {"workload.subscriptions.0.commit": "before"},
+            "workload.subscriptions.0.commit",
+            "the topic stores no messages",
+        ),
+        ({"workload.subscriptions.0.streaming": "after"}, "workload.subscriptions.0.streaming", "reads a log"),
+        ({"workload.client.on_restart": "continue"}, "workload.client.on_restart", "the topic stores no messages"),
+        (
+            {"topology": "geo_replication", "workload.namespace": "world/global"},
+            "workload.stored",
+            "`world/global` is replicated",
+        ),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+def test_a_topic_that_stores_no_messages_promises_nothing_about_its_log(
+    tmp_path: Path, settings: dict[str, Any], field: str, problem: str
+) -> None:
+    load(tmp_path, UNSTORED)
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, UNSTORED | settings)
+    found = {each.field: each.problem for each in caught.value.mistakes}
+    assert problem in found[field], found
+
+
+def test_what_subscriptions_miss_is_bounded_only_if_the_topic_stores_no_messages(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the topic stores its messages") as caught:
+        load(tmp_path, {"overrides": {}, "bounds": {"missed_messages": {"max": 0}}})
+    assert caught.value.field == "bounds.missed_messages"
+
+
 @pytest.mark.parametrize("now", ["coordination_leader", "coordination_followers"])
 def test_a_node_that_coordinates_alone_neither_leads_nor_follows(tmp_path: Path, now: str) -> None:
     settings = {"overrides": {}, "faults.0.targets": {"now": now, "cluster": "cluster-us"}}
@@ -362,6 +415,16 @@ def test_each_combination_of_a_matrix_is_a_case_and_a_later_axis_wins(tmp_path: 
     assert {scenario.workload.size for scenario, _, _ in cases} == {70}
 
 
+def test_one_case_of_a_matrix_is_chosen_by_its_name(tmp_path: Path) -> None:
+    load(tmp_path, {"overrides": {}}, matrix=MATRIX)
+    file = tmp_path / "experiment.yaml"
+    ((scenario, _, changes),) = load_cases(file, TOPOLOGIES, {"overrides": {}, "case": "fast/none"})
+    assert (scenario.case, scenario.workload.rate, changes["case"]) == ("fast/none", 900, "fast/none")
+    with pytest.raises(InputError, match="no case is called `fast/non`") as caught:
+        load_cases(file, TOPOLOGIES, {"overrides": {}, "case": "fast/non"})
+    assert caught.value.remedy == "did you mean `fast/none`?"
+
+
 def test_a_scenario_without_a_matrix_is_its_only_case(tmp_path: Path) -> None:
     load(tmp_path, {"overrides": {}})
     ((scenario, _, changes),) = load_cases(tmp_path / "experiment.yaml", TOPOLOGIES, {"overrides": {}})
@@ -376,6 +439,13 @@ def test_a_mistake_of_a_case_names_it(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, {"overrides": {}}, matrix={"producer": {}})
     assert caught.value.field == "matrix.producer"
+
+
+def test_the_shipped_matrix_of_a_topic_that_stores_no_messages_has_usable_cases() -> None:
+    cases = load_cases(SCENARIOS / "semantics_unstored.yaml", TOPOLOGIES)
+    assert [scenario.case for scenario, _, _ in cases] == [
+        *("none", "consumers_killed", "producers_killed", "owner_lost", "region_lost")
+    ]
 
 
 def test_the_shipped_matrix_has_usable_cases() -> None:

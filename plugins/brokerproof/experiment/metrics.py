@@ -197,7 +197,10 @@ METRICS: Mapping[str, Metric] = {
     "missed_messages": Metric(
         unit="messages",
         subject="subscription of a topic that stores nothing",
-        meaning="acked messages that the subscription never got",
+        meaning=(
+            "acked messages, sent in one of the phases, that the subscription never got; with a minimum, a run that "
+            "shows fewer is undecided"
+        ),
         demand="Subscriptions of a topic that stores no messages miss no more of them than the scenario allows.",
         minimum_is_to_show=True,
         needs=Ability.UNSTORED_TOPICS,

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from brokerproof.experiment.guarantees import MISSING, Anomaly
+from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Counts
 
 from brokerproof_judging.database import DuckDB, make_small_table, register_tables, select_rows
 from brokerproof_judging.evidence import NO_RECORD, Evidence
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
-from brokerproof_judging.measurements.run_times import EffectiveFault
+from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
 from brokerproof_judging.run_database import read_script
 
 
@@ -74,15 +75,18 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
         yield MeasuredValue(metric="missing_messages", subject=str(anomaly), estimate=estimate)
 
 
-def measure_missed(run: Run, connection: DuckDB) -> Iterator[MeasuredValue]:
+def measure_missed(run: Run, times: RunTimes, connection: DuckDB) -> Iterator[MeasuredValue]:
     """Yield `missed_messages` of each subscription of a topic that stores no messages.
 
-    `connection` is a database with the table `messages`. The value is null if nothing proves that the subscription's
-    consumers took all that came to them.
+    Messages that were sent before the steady phase do not count, because a consumer may have subscribed after them.
+    `connection` is a database with the table `messages`. The value is null if there were no phases, or if nothing
+    proves that the subscription's consumers took all that came to them.
     """
-    if run.scenario.workload.is_stored:
+    if run.scenario.workload.is_stored or not times.phases:
         return
     drains = Evidence.from_run(run).drains
+    beginning = [(times.phases[Phase.STEADY].start_us,)]
+    register_tables(connection, {"beginning": make_small_table("begins_at int64", beginning)})
     counts = {row["subscription"]: row for row in select_rows(connection, read_script("measurements", "missed"))}
     for name in dict.fromkeys(each.name for each in run.scenario.workload.subscriptions):
         proofs = [proof for (*_, subscription), proof in drains.items() if subscription == name] or [NO_RECORD]

@@ -70,7 +70,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield from measure_owner_regions(run, times, samples)
     yield from measure_faults(run, times, samples, recorded.events, messages)
     yield from measure_missing(run, counts)
-    yield from measure_missed(run, messages)
+    yield from measure_missed(run, times, messages)
     yield from measure_outputs(run, messages)
     yield from measure_publishing(run, times, messages)
     yield from measure_link(run, times, samples)

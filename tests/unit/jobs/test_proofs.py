@@ -26,6 +26,7 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
+from brokerproof.run.seals import check_seals
 from brokerproof.systems.protocols import TopicLog
 from builders import make_run
 
@@ -133,6 +134,17 @@ def test_a_log_is_read_to_its_end_where_its_reader_says_so(run: Run) -> None:
     drains = read_record(run, ReplicationDrains)
     assert drains is not None
     assert drains.drains == ()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_topic_that_stores_no_messages_has_nothing_to_read(tmp_path: Path) -> None:
+    unstored = {"workload.stored": False, "guarantee": "at_most_once"}
+    bound = {"bounds": {"missed_messages": {"max": 0}}, "workload.partitions": 2}
+    run = make_run(tmp_path / "run", "sync_nominal", {**unstored, **bound})
+    logs = read_back.read_logs(run, LeavesRecords()).logs
+    assert [(log.partition, log.read_to_end, log.messages) for log in logs] == [(0, True, 0), (1, True, 0)]
+    assert {log.why for log in logs} == {"the topic stores no messages"}
+    assert not check_seals(run, ["stored"]).problems
 
 
 def test_a_log_is_not_read_to_its_end_whatever_its_reader_showed(run: Run) -> None:

@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 from brokerproof.errors import RunError
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.workload import Workload
 from brokerproof.systems.abilities import (
     PROTOCOLS,
     ConfirmsAcks,
     CountsMissingCopies,
     ReassignsTopics,
+    explain_lack,
     find_abilities,
+    find_workload_abilities,
     require,
 )
 from brokerproof.systems.destinations import find_replication_drains
+from brokerproof.systems.protocols import System
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.system import PULSAR, Pulsar
 from seam import MANDATORY, OPTIONAL, list_members
@@ -53,20 +57,20 @@ def test_every_protocol_of_an_ability_is_optional() -> None:
 
 def test_pulsar_has_every_ability_and_declares_those_that_no_method_shows() -> None:
     assert find_abilities(PULSAR) == set(Ability)
-    assert PULSAR.declared_abilities == set(Ability) - PROTOCOLS.keys()
+    assert PULSAR.declared_abilities == set(Ability) - PROTOCOLS.keys() - {Ability.STORAGE}
 
 
 def test_the_abilities_of_the_log_server_are_those_of_its_methods() -> None:
-    assert find_abilities(TESTLOG) == {Ability.POSITIONS, Ability.REASSIGNMENT, Ability.CONFIRMED_ACKS}
+    assert find_abilities(TESTLOG) == {Ability.STORAGE, Ability.POSITIONS, Ability.REASSIGNMENT, Ability.CONFIRMED_ACKS}
     assert TESTLOG.declared_abilities == {Ability.POSITIONS}
 
 
 def test_a_system_without_optional_methods_has_only_what_it_declares() -> None:
-    assert find_abilities(make_system(declared=frozenset({Ability.REPAIR}))) == {Ability.REPAIR}
+    assert find_abilities(make_system(declared=frozenset({Ability.REPAIR}))) == {Ability.STORAGE, Ability.REPAIR}
 
 
 def test_a_declaration_does_not_replace_a_method() -> None:
-    assert find_abilities(make_system(declared=frozenset({Ability.COPIES}))) == set()
+    assert find_abilities(make_system(declared=frozenset({Ability.COPIES}))) == {Ability.STORAGE}
 
 
 def test_a_part_with_some_methods_of_an_ability_does_not_have_it() -> None:
@@ -74,7 +78,28 @@ def test_a_part_with_some_methods_of_an_ability_does_not_have_it() -> None:
         def find_holders(self, cluster: str | None = None) -> list[str]:
             return []
 
-    assert find_abilities(make_system(observation=Half)) == set()
+    assert find_abilities(make_system(observation=Half)) == {Ability.STORAGE}
+
+
+def test_a_topic_that_stores_nothing_lacks_what_is_about_stored_messages() -> None:
+    stored, unstored = (Workload(namespace="t/n", stored=value) for value in (None, False))
+    usable = find_workload_abilities(PULSAR, unstored)
+    assert usable >= {Ability.UNSTORED_TOPICS, Ability.MEMBERSHIP, Ability.REASSIGNMENT}
+    assert usable.isdisjoint({Ability.STORAGE, Ability.POSITIONS, Ability.CONFIRMED_ACKS, Ability.DEDUPLICATION})
+    assert find_workload_abilities(PULSAR, stored) == set(Ability) - {Ability.UNSTORED_TOPICS}
+
+
+@pytest.mark.parametrize(
+    ("system", "stored", "ability", "why"),
+    [
+        (PULSAR, None, Ability.STORAGE, ""),
+        (PULSAR, False, Ability.STORAGE, "the topic stores no messages"),
+        (PULSAR, None, Ability.UNSTORED_TOPICS, "the topic stores its messages"),
+        (TESTLOG, False, Ability.UNSTORED_TOPICS, "testlog cannot serve a topic without storing its messages"),
+    ],
+)
+def test_why_a_workload_cannot_use_an_ability(system: System, stored: bool | None, ability: Ability, why: str) -> None:
+    assert explain_lack(system, Workload(namespace="t/n", stored=stored), ability) == why
 
 
 @pytest.mark.parametrize("ability", PROTOCOLS)

@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import _pulsar
+import pulsar
 import pytest
-from brokerproof.run.tables import join_columns
-from brokerproof.systems.clients import hash_payload
-from brokerproof.systems.pulsar.client import PulsarClients
+from brokerproof.run.tables import AttemptOutcome, join_columns
+from brokerproof.systems.clients import Position, Settled, hash_payload
+from brokerproof.systems.pulsar.client import PulsarClients, PulsarProducer
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
+from pulsar import MessageId
 
 EU, US = "cluster-eu", "cluster-us"
 
@@ -58,10 +60,10 @@ class Message:
         return self.place[0]
 
 
-def describe(messages: Sequence[Any]) -> list[dict[str, Any]]:
+def describe(messages: Sequence[Any], *, is_stored: bool = True) -> list[dict[str, Any]]:
     """The rows of messages, as a client in `US` describes them."""
     clients = PulsarClients.__new__(PulsarClients)
-    vars(clients).update(_cluster=US)
+    vars(clients).update(_cluster=US, _is_stored=is_stored)
     constant = {"run_id": "r", "cluster": US, "topic": "t", "subscription": "s", "consumer": "c", "incarnation": 0}
     times = {"arrival": 0, "received_at": 0, "acknowledged_at": None}
     return join_columns("deliveries", clients.describe(messages), constant | times).to_pylist()
@@ -147,6 +149,25 @@ def test_a_message_that_names_itself_otherwise_has_no_identity_and_no_home(messa
     assert [(each["producer"], each["seq"]) for each in (before, after)] == [("p", 0), ("p", 2)]
 
 
+def test_a_message_that_is_not_stored_has_no_position() -> None:
+    message = _pulsar.MessageBuilder().content(b"x").partition_key("k1").event_timestamp(4).build()
+    (stored,), (unstored,) = describe([message]), describe([message], is_stored=False)
+    places = ("segment", "offset", "batch_index")
+    assert [stored[name] for name in places] != [None] * 3
+    assert unstored == {**stored, **dict.fromkeys(places)}
+
+
+def test_the_ack_of_a_message_that_is_not_stored_names_no_position() -> None:
+    def settle(is_stored: bool) -> Any:
+        producer = SimpleNamespace(send_async=lambda _, answered: answered(pulsar.Result.Ok, MessageId(-1, 0, 0, 0)))
+        found: list[Settled] = []
+        PulsarProducer(SimpleNamespace(_producer=producer), is_stored=is_stored).send(0, "k", b"x", found.append)
+        return found[0]
+
+    assert settle(True).position == Position(0, 0, 0)
+    assert settle(False) == Settled(AttemptOutcome.ACKED, partition=-1)
+
+
 def test_the_name_of_a_producer_in_pulsar_has_its_home() -> None:
     names: list[str] = []
 
@@ -156,6 +177,6 @@ def test_the_name_of_a_producer_in_pulsar_has_its_home() -> None:
             return SimpleNamespace(_producer=SimpleNamespace(send_async=None))
 
     clients = PulsarClients.__new__(PulsarClients)
-    vars(clients).update(_client=Client(), _topic="t", _cluster=EU, _settings=PulsarClientSettings())
+    vars(clients).update(_client=Client(), _topic="t", _cluster=EU, _settings=PulsarClientSettings(), _is_stored=True)
     clients.producer("p")
     assert names == [f"{EU}/p"]

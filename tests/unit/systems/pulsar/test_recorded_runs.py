@@ -27,6 +27,8 @@ LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
 LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None, "streaming": None}
 # A restarted producer went on behind its open messages.
 LATER_CLIENT_FIELDS = {"on_restart": None}
+# Every topic stored its messages.
+LATER_WORKLOAD_FIELDS = {"stored": None}
 # No node had a service manager.
 LATER_NODE_FIELDS = {"restart": None}
 LATER_TOPOLOGY_FIELDS = {"restart": {}}
@@ -46,6 +48,7 @@ def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     for fault in recorded["scenario"]["faults"]:
         fault |= LATER_FAULT_FIELDS
         fault["targets"] |= LATER_TARGETS_FIELDS
+    recorded["scenario"]["workload"] |= LATER_WORKLOAD_FIELDS
     recorded["scenario"]["workload"]["client"] |= LATER_CLIENT_FIELDS
     for subscription in recorded["scenario"]["workload"]["subscriptions"]:
         subscription |= LATER_SUBSCRIPTION_FIELDS
