@@ -89,7 +89,7 @@ def measure_missed(run: Run, times: RunTimes, connection: DuckDB) -> Iterator[Me
     register_tables(connection, {"beginning": make_small_table("begins_at int64", beginning)})
     counts = {row["subscription"]: row for row in select_rows(connection, read_script("measurements", "missed"))}
     for name in dict.fromkeys(each.name for each in run.scenario.workload.subscriptions):
-        proofs = [proof for (*_, subscription), proof in drains.items() if subscription == name] or [NO_RECORD]
+        proofs = [proof for (*_, subscription), proof in drains.items() if subscription == name] or (NO_RECORD,)
         doubts = [proof.why for proof in proofs if not proof.given]
         row = counts.get(name, {"acked": 0, "missed": 0})
         value = None if doubts else float(row["missed"])
