@@ -37,7 +37,7 @@ from pyspark.sql.streaming import StreamingQuery
 from streaming_checkpoint import Checkpoint
 from streaming_source import Notice, StreamOptions, TopicSource, write_rows
 
-_TRIGGER = "500 milliseconds"
+_TRIGGER = "1 second"
 _LOOK_EVERY_S = 0.05
 # A query that failed, perhaps because the cluster did not answer, is started again after this many seconds.
 _RESTART_S = 1.0
@@ -178,7 +178,7 @@ def start_java() -> None:
     settings, temporary = from_environment(), Path(tempfile.gettempdir())
     os.environ.update(build_spark_environment(settings, temporary, local=True))
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {settings.streaming_memory} pyspark-shell"
-    conf = SparkConf(loadDefaults=False).setMaster("local[2]").setAppName("brokerproof-streaming")
+    conf = SparkConf(loadDefaults=False).setMaster("local[1]").setAppName("brokerproof-streaming")
     conf.setAll(list(build_spark_conf(settings, temporary, local=True).items()))
     # Spark would warn of each batch that takes longer than the trigger's interval.
     conf.set("spark.log.level", "ERROR")

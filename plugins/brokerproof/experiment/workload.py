@@ -207,6 +207,11 @@ class ClientRole(StrEnum):
     CONSUMER = "consumer"
 
 
+_START_S, _MOMENT_S = 60.0, 20.0
+# A streaming query starts Java, Spark and five Python processes, 10 s of processor time, and works in batches. Four of
+# them that started beside nodes on two processors took 120 s.
+_STREAMING_START_S, _STREAMING_MOMENT_S = 300.0, 120.0
+
 # The Spark job that runs the clients of a role.
 _JOBS = {ClientRole.PRODUCER: "load", ClientRole.CONSUMER: "consume"}
 
@@ -228,11 +233,23 @@ class WorkloadClient:
     subscription: str = ""
     # Whether it begins only when a fault starts it.
     standby: bool = False
+    # Whether it is a streaming query of Spark.
+    is_streaming: bool = False
 
     @property
     def client(self) -> str:
         """Its name in the run's directory."""
         return f"{_JOBS[self.role]}-{self.number}"
+
+    @property
+    def start_s(self) -> float:
+        """The seconds within which a new process of the client is connected."""
+        return _STREAMING_START_S if self.is_streaming else _START_S
+
+    @property
+    def moment_s(self) -> float:
+        """The seconds within which the client is at each moment for which a fault may wait."""
+        return _STREAMING_MOMENT_S if self.is_streaming else _MOMENT_S
 
 
 class Workload(FrozenModel):
@@ -314,14 +331,15 @@ class Workload(FrozenModel):
         """Return the clients of a role, in the order of their numbers."""
         if role is ClientRole.PRODUCER:
             homes = self.list_homes(topology)
-            found = [("", home, f"{home}-p{number}", False) for home in homes for number in range(self.producers)]
+            found = [("", home, f"{home}-p{number}", False, False) for home in homes for number in range(self.producers)]
         else:
             found = [
-                (each.name, each.find_home(topology), f"{each.name}-c{number}", number >= each.consumers)
+                (each.name, each.find_home(topology), f"{each.name}-c{number}", number >= each.consumers, is_streaming)
                 for each in self.subscriptions
+                for is_streaming in [each.streaming is not None]
                 for number in range(each.consumers + (each.standby or 0))
             ]
-        names = Counter(name for _, _, name, _ in found)
+        names = Counter(name for _, _, name, *_ in found)
         return [
             WorkloadClient(
                 role=role,
@@ -331,6 +349,7 @@ class Workload(FrozenModel):
                 label=name if names[name] == 1 else f"{name}@{cluster}",
                 subscription=subscription,
                 standby=standby,
+                is_streaming=is_streaming,
             )
-            for number, (subscription, cluster, name, standby) in enumerate(found)
+            for number, (subscription, cluster, name, standby, is_streaming) in enumerate(found)
         ]

@@ -107,17 +107,20 @@ def await_consumers(stage: Stage) -> None:
     Raises DeadlineError if this takes too long, and RunError if a consumer ends or their job fails.
     """
     missing: list[str] = []
+    run = stage.run
+    consumers = run.scenario.workload.list_clients(run.topology, ClientRole.CONSUMER)
+    timeout_s = _TIMEOUT_S + max((each.start_s for each in consumers), default=0)
 
     def has_every_consumer() -> bool:
-        require_load(stage.run, "before every consumer had subscribed")
-        missing[:] = list_missing_consumers(stage.run)
+        require_load(run, "before every consumer had subscribed")
+        missing[:] = list_missing_consumers(run)
         stage.show(text=f"waiting for {join_names(missing)} to subscribe" if missing else "")
         return not missing
 
     try:
-        stage.clock.wait_until(has_every_consumer, timeout_s=_TIMEOUT_S, what="consumers", every_s=0.5)
+        stage.clock.wait_until(has_every_consumer, timeout_s=timeout_s, what="consumers", every_s=0.5)
     except DeadlineError:
-        why = f"{join_names(missing)} did not subscribe in {_TIMEOUT_S:.0f} s: see the log of the step consume"
+        why = f"{join_names(missing)} did not subscribe in {timeout_s:.0f} s: see the log of the step consume"
         raise DeadlineError(why) from None
 
 
