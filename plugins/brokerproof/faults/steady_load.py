@@ -14,6 +14,8 @@ from brokerproof.run.load_rate import find_target_rate
 from brokerproof.run.records import ConsumerEnd, LoadEnd, StepProblem, read_record
 
 _TIMEOUT_S = 180.0
+# A consumer waits at most this many seconds for the cluster, beside its own start.
+_SERVE_S = 120.0
 
 # The load counts as steady after `STEADY_S` seconds in a row at `STEADY_SHARE` of the target rate.
 STEADY_S, STEADY_SHARE = 3, 0.9
@@ -109,7 +111,7 @@ def await_consumers(stage: Stage) -> None:
     missing: list[str] = []
     run = stage.run
     consumers = run.scenario.workload.list_clients(run.topology, ClientRole.CONSUMER)
-    timeout_s = _TIMEOUT_S + max((each.start_s for each in consumers), default=0)
+    timeout_s = _SERVE_S + max((each.start_s for each in consumers), default=0)
 
     def has_every_consumer() -> bool:
         require_load(run, "before every consumer had subscribed")
