@@ -106,6 +106,14 @@ class Commit(StrEnum):
         }[self]
 
 
+class Acks(StrEnum):
+    """How a consumer acknowledges what it has received."""
+
+    INDIVIDUAL = "individual"
+    # An ack is also of all messages before it in its partition.
+    CUMULATIVE = "cumulative"
+
+
 class Streaming(StrEnum):
     """When a streaming query that writes outputs commits its position, which only its checkpoint holds.
 
@@ -158,6 +166,11 @@ class Subscription(FrozenModel):
         description="its consumers write an output of each message, and acknowledge the message before it or after it; "
         "`by_key` is after it, with one output for each message; by default they write none",
     )
+    acks: Acks | None = Field(
+        None,
+        description="its consumers acknowledge each message for itself, or each together with all messages before it in "
+        "its partition; by default as the system's consumers do, which is `individual` if they can do both",
+    )
     streaming: Streaming | None = Field(
         None,
         description="its consumer is a streaming query of Spark, which reads the log by position, commits to its own "
@@ -172,11 +185,18 @@ class Subscription(FrozenModel):
                 field="standby" if self.standby else "consumers",
                 remedy="use `failover` or one consumer",
             )
+        if self.acks is Acks.CUMULATIVE and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise InputError(
+                f"the consumers of a `{self.type}` subscription each acknowledge their own messages, and a cumulative "
+                "ack would be of the others' too",
+                field="acks",
+                remedy="use `failover` or `exclusive`, or leave it out",
+            )
         if self.commit is not None and self.moves is not None:
             raise InputError("a subscription that moves writes no outputs", field="commit", remedy="leave it out")
         if self.streaming is not None:
             plain = Subscription.model_construct(name=self.name)
-            for field in ("type", "consumers", "standby", "replicated", "moves", "commit"):
+            for field in ("type", "consumers", "standby", "replicated", "moves", "commit", "acks"):
                 if getattr(self, field) != getattr(plain, field):
                     raise InputError(
                         "a streaming query is one consumer without a subscription in the system",
