@@ -1,7 +1,7 @@
 """Runs the operations of the Spark jobs once, so that Java can archive the classes that they load.
 
-`make setup` runs it (brokerproof/spark/class_data_dump.py); no scenario does. A streaming query needs most of Spark's
-classes. With them in the archive, its Java takes 5 s of processor time until the first batch is committed, instead of 8.
+`make setup` runs it (brokerproof/spark/class_data_dump.py); no scenario does. A streaming query needs most of
+Spark's classes. With them in the archive, its Java takes 5 s of processor time until the first commit, instead of 8.
 """
 
 from __future__ import annotations

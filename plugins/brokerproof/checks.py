@@ -432,7 +432,9 @@ def _list_subscription_mistakes(
                 system, Ability.CONFIRMED_ACKS, f"{at}.commit", remedy="use `commit: after` or `commit: by_key`"
             )
         if subscription.acks is not None:
-            yield from _find_inability(system, _ABILITIES_OF_ACKS[subscription.acks], f"{at}.acks", remedy="leave it out")
+            yield from _find_inability(
+                system, _ABILITIES_OF_ACKS[subscription.acks], f"{at}.acks", remedy="leave it out"
+            )
         for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
             if reached is not None and cluster in topology.clusters and cluster not in reached:
                 yield InputError(

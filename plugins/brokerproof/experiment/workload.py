@@ -351,7 +351,9 @@ class Workload(FrozenModel):
         """Return the clients of a role, in the order of their numbers."""
         if role is ClientRole.PRODUCER:
             homes = self.list_homes(topology)
-            found = [("", home, f"{home}-p{number}", False, False) for home in homes for number in range(self.producers)]
+            found = [
+                ("", home, f"{home}-p{number}", False, False) for home in homes for number in range(self.producers)
+            ]
         else:
             found = [
                 (each.name, each.find_home(topology), f"{each.name}-c{number}", number >= each.consumers, is_streaming)

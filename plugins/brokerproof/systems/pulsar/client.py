@@ -215,9 +215,7 @@ class PulsarConsumer:
     def __init__(self, consumer: pulsar.Consumer, *, is_cumulative: bool = False) -> None:
         # The C++ client's own consumer, whose messages need no wrapper.
         self._consumer = consumer._consumer
-        self._acknowledge = (
-            self._consumer.acknowledge_cumulative if is_cumulative else self._consumer.acknowledge
-        )
+        self._acknowledge = self._consumer.acknowledge_cumulative if is_cumulative else self._consumer.acknowledge
 
     def receive(self, timeout_s: float) -> Any | None:
         try:

@@ -41,8 +41,8 @@ class PulsarClientSettings(ClientSettings):
     batch_index_acks: bool | None = Field(
         None,
         description="consumers acknowledge single messages of a batch, if the setting "
-        "`acknowledgmentAtBatchIndexLevelEnabled` of the brokers is true; by default a batch of which a part was "
-        "acknowledged comes again as a whole",
+        "`acknowledgmentAtBatchIndexLevelEnabled` of the brokers is true; by default a batch comes again as a whole if "
+        "one of its messages was not acknowledged",
     )
 
     @property
