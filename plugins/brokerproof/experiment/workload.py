@@ -168,8 +168,8 @@ class Subscription(FrozenModel):
     )
     acks: Acks | None = Field(
         None,
-        description="its consumers acknowledge each message for itself, or each together with all messages before it in "
-        "its partition; by default as the system's consumers do, which is `individual` if they can do both",
+        description="its consumers acknowledge each message for itself, or each together with all messages before it "
+        "in its partition; by default as the system's consumers do, which is `individual` if they can do both",
     )
     streaming: Streaming | None = Field(
         None,
