@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import secrets
 import tempfile
 import threading
@@ -37,10 +38,12 @@ from pyspark.sql.streaming import StreamingQuery
 from streaming_checkpoint import Checkpoint
 from streaming_source import Notice, StreamOptions, TopicSource, write_rows
 
-_TRIGGER = "500 milliseconds"
+_TRIGGER = "1 second"
 _LOOK_EVERY_S = 0.05
-# A query that failed, perhaps because the cluster did not answer, is started again after this many seconds.
-_RESTART_S = 1.0
+# A query that failed, perhaps because the cluster did not answer, is started again after this many seconds. The time
+# doubles up to the second number: Spark gives up a Python process that does not start in 10 s. If several queries try
+# again at once on a busy machine, they keep each other from it.
+_RESTART_S, _LAST_RESTART_S = 1.0, 16.0
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +66,15 @@ class StreamingConsumer(MovingConsumer):
         options = self._listen(cluster)
         session = SparkSession.builder.getOrCreate()
         session.dataSource.register(TopicSource)
+        restart_s = _RESTART_S
         while not self.stopping.is_set():
             query = self._start(session, options)
             try:
                 self._follow(query)
             except StreamingQueryException as error:
                 log.warning("the query of %s failed: %s", self.task.consumer, error)
-                self.stopping.wait(_RESTART_S)
+                self.stopping.wait(restart_s * random.uniform(0.5, 1))
+                restart_s = min(2 * restart_s, _LAST_RESTART_S)
 
     def _start(self, session: SparkSession, options: StreamOptions) -> StreamingQuery:
         rows = session.readStream.format(TopicSource.name()).options(**options.dump()).load()
@@ -178,7 +183,7 @@ def start_java() -> None:
     settings, temporary = from_environment(), Path(tempfile.gettempdir())
     os.environ.update(build_spark_environment(settings, temporary, local=True))
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {settings.streaming_memory} pyspark-shell"
-    conf = SparkConf(loadDefaults=False).setMaster("local[2]").setAppName("brokerproof-streaming")
+    conf = SparkConf(loadDefaults=False).setMaster("local[1]").setAppName("brokerproof-streaming")
     conf.setAll(list(build_spark_conf(settings, temporary, local=True).items()))
     # Spark would warn of each batch that takes longer than the trigger's interval.
     conf.set("spark.log.level", "ERROR")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from multiprocessing.connection import Client
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS, join_columns
 from brokerproof.run.time_axis import follow_time_axis
 from brokerproof.systems.clients import Clients, Position
+from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import make_clients, make_observation
 from pyspark.sql.datasource import (
     DataSource,
@@ -126,6 +128,11 @@ class TopicReader(DataSourceStreamReader):
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
 
+    @cached_property
+    def _observation(self) -> Observation:
+        # Opening a run reads its scenario and topology, so it is done once and not in each batch.
+        return make_observation(self._options.open_run())
+
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {}
 
@@ -133,8 +140,8 @@ class TopicReader(DataSourceStreamReader):
         """Return the ends of the logs. A log that cannot be asked, or that became shorter, keeps its last end."""
         ends = load_offset(start)
         with suppress(AdminError):
-            for log in make_observation(self._options.open_run()).find_logs():
-                if log.cluster == self._options.cluster and log.end is not None:
+            for log in self._observation.find_logs(self._options.cluster):
+                if log.end is not None:
                     ends[log.partition] = max(ends.get(log.partition, log.end), log.end)
         # Before its first batch is committed, a query is slow, and it has no position that a fault could meet.
         if start or not ends:

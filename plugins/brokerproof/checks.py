@@ -21,7 +21,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario, list_cases
 from brokerproof.experiment.topology import Topology, read_topology
-from brokerproof.experiment.workload import Client, Commit, OnRestart, Workload
+from brokerproof.experiment.workload import Acks, Client, Commit, OnRestart, Workload
 from brokerproof.experiment.yaml_models import (
     IDENTIFIER,
     apply_overrides,
@@ -422,6 +422,9 @@ def _find_no_leader(scenario: Scenario, topology: Topology, cluster: str | None)
     return [InputError(problem, field="targets.now", remedy=remedy)]
 
 
+_ABILITIES_OF_ACKS = {Acks.INDIVIDUAL: Ability.INDIVIDUAL_ACKS, Acks.CUMULATIVE: Ability.CUMULATIVE_ACKS}
+
+
 def _list_subscription_mistakes(
     scenario: Scenario, topology: Topology, *, topic_is_known: bool
 ) -> Iterator[InputError]:
@@ -445,6 +448,10 @@ def _list_subscription_mistakes(
                 Ability.CONFIRMED_ACKS,
                 f"{at}.commit",
                 remedy="use `commit: after` or `commit: by_key`",
+            )
+        if subscription.acks is not None:
+            yield from _find_inability(
+                system, workload, _ABILITIES_OF_ACKS[subscription.acks], f"{at}.acks", remedy="leave it out"
             )
         for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
             if reached is not None and cluster in topology.clusters and cluster not in reached:

@@ -87,6 +87,27 @@ def test_a_consumer_that_is_killed_loses_or_repeats_what_its_commit_allows(run_w
     assert end.run.list_names("sinks") == []
 
 
+def test_a_streaming_query_that_is_killed_loses_or_repeats_what_its_commit_allows(run_whole: Chain) -> None:
+    end = run_whole("outputs_of_killed_streams")
+    queries = ("commits_first", "commits_last", "writes_by_batch", "writes_for_each")
+    assert list_faults(end) == {f"{query}-c0": ["killed"] for query in queries}
+    judgement = end.judgement
+    assert judgement is not None
+    assert (judgement.verdict, judgement.problems) == ("passed", ())
+    measured = {(row.metric, row.subject): row.value or 0 for row in judgement.measurements}
+    found = {
+        query: (measured["missing_outputs", query] > 0, measured["repeated_outputs", query] > 0) for query in queries
+    }
+    assert found == {
+        "commits_first": (True, False),
+        "commits_last": (False, True),
+        "writes_by_batch": (False, False),
+        "writes_for_each": (False, True),
+    }
+    # Nothing of the sinks and the checkpoints stays beside the table.
+    assert (end.run.list_names("sinks"), end.run.list_names("checkpoints")) == ([], [])
+
+
 def test_a_producer_that_sends_again_leaves_no_message_without_an_answer(run_whole: Chain) -> None:
     end = run_whole("producer_resends")
     assert list_faults(end) == {"log-p0": ["producer_killed"]}

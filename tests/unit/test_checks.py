@@ -111,6 +111,16 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
             "let a subscription go on in another cluster",
         ),
         ({"workload.subscriptions.0.replicated": True}, "workload.subscriptions.0.replicated", "make what a subsc"),
+        (
+            {"workload.subscriptions.0.acks": "individual"},
+            "workload.subscriptions.0.acks",
+            "acknowledge a message without those before it",
+        ),
+        (
+            {"workload.subscriptions.0.acks": "cumulative"},
+            "workload.subscriptions.0.acks",
+            "acknowledge a message together with all those before it",
+        ),
         ({"guarantee": "effectively_once"}, "guarantee", "store a message once that its producer sends again"),
         ({"bounds": {"rereplicate_s": {"max": 5}}}, "bounds.rereplicate_s", "how much of its data lacks a copy"),
         ({"bounds": {"segments_not_spanning/end": {"max": 0}}}, "bounds.segments_not_spanning/end", "hold the copies"),

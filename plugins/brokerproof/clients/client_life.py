@@ -40,8 +40,8 @@ _LOOK_EVERY_S, _LOOK_FOR_ORDERS_EVERY_S = 0.25, 0.05
 _EARLY_END_S = 3.0
 # A client that a fault stops has this many seconds to end, as a node has. Then it is killed.
 _STOP_S = 30.0
-# The longest wait for the moment that a fault names, and the time between two looks.
-_MOMENT_S, _LOOK_FOR_MOMENT_EVERY_S = 20.0, 0.005
+# The time between two looks whether the client is at the moment that a fault names.
+_LOOK_FOR_MOMENT_EVERY_S = 0.005
 # A process that a fault started begins this many seconds after it was connected.
 _BEGIN_S = 0.1
 # The longest wait until a second process of a producer's name is connected or refused.
@@ -93,6 +93,7 @@ class ClientLife:
         clients = run.scenario.workload.list_clients(run.topology, role)
         client = clients[number]
         self._run, self._role, self._client, self._number = run, role, client.client, number
+        self._moment_s = client.moment_s
         self._module, self._is_overdue = module, is_overdue
         self._takes_orders = any(fault.targets.client is role for fault in run.scenario.faults)
         before = read_record(run, ClientEpochs, self._client) if self._takes_orders else None
@@ -212,7 +213,7 @@ class ClientLife:
         held = ""
         if order.moment is not None:
             if not self._await_moment(process, order.moment):
-                self._answer(f"it never met the moment `{order.moment}` in {_MOMENT_S:g} s", order)
+                self._answer(f"it never met the moment `{order.moment}` in {self._moment_s:g} s", order)
                 return
             held = f", holding {process.read_holding()}"
         match order.state:
@@ -297,7 +298,7 @@ class ClientLife:
 
     def _await_moment(self, process: ClientProcess, moment: ClientMoment) -> bool:
         """Let the client freeze itself at the moment. Returns whether it did in time."""
-        deadline = time.monotonic() + _MOMENT_S
+        deadline = time.monotonic() + self._moment_s
         process.await_moment(moment)
         while process.is_running() and not self._must_end() and time.monotonic() < deadline:
             if process.is_frozen():

@@ -263,13 +263,15 @@ class MovingConsumer:
         describe: Callable[[Sequence[Any]], Mapping[str, Any]],
         consumer: Consumer,
         columns: Mapping[str, Any],
-    ) -> bool:
-        """Wait until the cluster confirms the acks of messages with these columns. Returns False if the consumer ends.
+    ) -> list[Any] | None:
+        """Wait until the cluster confirms the acks of messages with these columns. Returns None if the consumer ends.
 
         The consumer receives meanwhile, because some clients send acks only when they are asked for messages. If one of
-        the messages comes again, its ack was lost, and it is acknowledged again.
+        the messages comes again, its ack was lost, and it is acknowledged again. A cluster may confirm no message of a
+        batch before the last one. So the rest of a batch is acknowledged too, and returned.
         """
-        places = set(list_places(columns))
+        places, rest = set(list_places(columns)), list[Any]()
+        batches = {place[2:5] for place in places}
         last: dict[int, tuple[int, int]] = {}
         for _, _, partition, segment, offset, _ in places:
             last[partition] = max(last.get(partition, (-1, -1)), (segment, offset))
@@ -278,17 +280,23 @@ class MovingConsumer:
             with suppress(AdminError):
                 answers = self.observation.find_acknowledged(cluster, self.task.subscription)
                 if all(partition in answers and answers[partition][:2] > place for partition, place in last.items()):
-                    return True
+                    return rest
             come: list[Any] = []
             self._receive_into(come, consumer, _CONFIRM_AGAIN_S)
             for message in come:
-                if places.isdisjoint(list_places(describe([message]))):
+                (place,) = list_places(describe([message]))
+                if place[2:5] not in batches:
                     self._come_meanwhile.append(message)
-                else:
-                    consumer.acknowledge(message)
+                    continue
+                if place not in places:
+                    places.add(place)
+                    rest.append(message)
+                    if self.keep is not None:
+                        self.keep()
+                consumer.acknowledge(message)
             if self.stopping.is_set():
                 gives_up_at = min(gives_up_at, time.monotonic() + _CONFIRM_S)
-        return False
+        return None
 
 
 def consume(

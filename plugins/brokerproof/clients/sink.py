@@ -95,8 +95,9 @@ class Processing:
     constant: Mapping[str, Any]
     # Returns the columns of messages, as `Clients.describe` does.
     describe: Callable[[Sequence[Any]], Mapping[str, Any]]
-    # Returns whether the cluster confirms that it has the consumer's acks of messages with these columns.
-    confirm: Callable[[Consumer, Mapping[str, Any]], bool]
+    # Waits until the cluster confirms the consumer's acks of messages with these columns. Returns the rest of their
+    # batches, which it has acknowledged too; None if the acks are not confirmed.
+    confirm: Callable[[Consumer, Mapping[str, Any]], Sequence[Any] | None]
     # Is called at each moment for which a fault may wait, with what the consumer holds.
     reach: Callable[[ClientMoment, str], None]
     written: int = 0
@@ -108,19 +109,23 @@ class Processing:
         With `Commit.BEFORE`, messages whose acks are not confirmed are left out. If the acks were lost, the messages
         come again. To process them now would risk a second output.
         """
-        described = self.describe(messages)
-        columns = {name: described[name] for name in MESSAGE_COLUMNS}
+        columns = self._describe(messages)
         held = f"{len(messages):,} messages"
         self.reach(ClientMoment.HOLDS_UNACKNOWLEDGED, f"{held} that it has neither acknowledged nor processed")
         if self.commit is Commit.BEFORE:
             _acknowledge(consumer, messages)
-            if self.confirm(consumer, columns):
+            rest = self.confirm(consumer, columns)
+            if rest is not None:
                 self.reach(ClientMoment.IN_BATCH, f"{held} that it has acknowledged and not processed")
-                self._write(columns)
+                self._write(self._describe([*messages, *rest]) if rest else columns)
         else:
             self._write(columns)
             self.reach(ClientMoment.IN_BATCH, f"{held} that it has processed and not acknowledged")
             _acknowledge(consumer, messages)
+
+    def _describe(self, messages: Sequence[Any]) -> Mapping[str, Any]:
+        described = self.describe(messages)
+        return {name: described[name] for name in MESSAGE_COLUMNS}
 
     def _write(self, columns: Mapping[str, Any]) -> None:
         count = len(columns["seq"])

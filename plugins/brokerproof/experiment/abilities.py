@@ -23,6 +23,8 @@ class Ability(StrEnum):
     READ_COUNTERS = "read_counters"
     REASSIGNMENT = "reassignment"
     CONFIRMED_ACKS = "confirmed_acks"
+    INDIVIDUAL_ACKS = "individual_acks"
+    CUMULATIVE_ACKS = "cumulative_acks"
     MEMBERSHIP = "membership"
     REPLICATION = "replication"
     REPLICATED_SUBSCRIPTIONS = "replicated_subscriptions"
@@ -53,6 +55,8 @@ _MEANINGS = {
     Ability.READ_COUNTERS: "count the bytes that each node reads from its disks",
     Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
     Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
+    Ability.INDIVIDUAL_ACKS: "acknowledge a message without those before it",
+    Ability.CUMULATIVE_ACKS: "acknowledge a message together with all those before it",
     Ability.MEMBERSHIP: "say which consumers are connected to a subscription",
     Ability.REPLICATION: "send what is published in one cluster to another one",
     Ability.REPLICATED_SUBSCRIPTIONS: "make what a subscription acknowledged known to another cluster",

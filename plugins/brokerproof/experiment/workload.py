@@ -106,6 +106,14 @@ class Commit(StrEnum):
         }[self]
 
 
+class Acks(StrEnum):
+    """How a consumer acknowledges what it has received."""
+
+    INDIVIDUAL = "individual"
+    # An ack is also of all messages before it in its partition.
+    CUMULATIVE = "cumulative"
+
+
 class Streaming(StrEnum):
     """When a streaming query that writes outputs commits its position, which only its checkpoint holds.
 
@@ -158,6 +166,11 @@ class Subscription(FrozenModel):
         description="its consumers write an output of each message, and acknowledge the message before it or after it; "
         "`by_key` is after it, with one output for each message; by default they write none",
     )
+    acks: Acks | None = Field(
+        None,
+        description="its consumers acknowledge each message for itself, or each together with all messages before it "
+        "in its partition; by default as the system's consumers do, which is `individual` if they can do both",
+    )
     streaming: Streaming | None = Field(
         None,
         description="its consumer is a streaming query of Spark, which reads the log by position, commits to its own "
@@ -172,11 +185,18 @@ class Subscription(FrozenModel):
                 field="standby" if self.standby else "consumers",
                 remedy="use `failover` or one consumer",
             )
+        if self.acks is Acks.CUMULATIVE and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise InputError(
+                f"the consumers of a `{self.type}` subscription each acknowledge their own messages, and a cumulative "
+                "ack would be of the others' too",
+                field="acks",
+                remedy="use `failover` or `exclusive`, or leave it out",
+            )
         if self.commit is not None and self.moves is not None:
             raise InputError("a subscription that moves writes no outputs", field="commit", remedy="leave it out")
         if self.streaming is not None:
             plain = Subscription.model_construct(name=self.name)
-            for field in ("type", "consumers", "standby", "replicated", "moves", "commit"):
+            for field in ("type", "consumers", "standby", "replicated", "moves", "commit", "acks"):
                 if getattr(self, field) != getattr(plain, field):
                     raise InputError(
                         "a streaming query is one consumer without a subscription in the system",
@@ -207,6 +227,11 @@ class ClientRole(StrEnum):
     CONSUMER = "consumer"
 
 
+_START_S, _MOMENT_S = 60.0, 20.0
+# A streaming query starts Java, Spark and five Python processes, 10 s of processor time, and works in batches. Four of
+# them that started beside nodes on two processors took 120 s.
+_STREAMING_START_S, _STREAMING_MOMENT_S = 300.0, 120.0
+
 # The Spark job that runs the clients of a role.
 _JOBS = {ClientRole.PRODUCER: "load", ClientRole.CONSUMER: "consume"}
 
@@ -228,11 +253,23 @@ class WorkloadClient:
     subscription: str = ""
     # Whether it begins only when a fault starts it.
     standby: bool = False
+    # Whether it is a streaming query of Spark.
+    is_streaming: bool = False
 
     @property
     def client(self) -> str:
         """Its name in the run's directory."""
         return f"{_JOBS[self.role]}-{self.number}"
+
+    @property
+    def start_s(self) -> float:
+        """The seconds within which a new process of the client is connected."""
+        return _STREAMING_START_S if self.is_streaming else _START_S
+
+    @property
+    def moment_s(self) -> float:
+        """The seconds within which the client is at each moment for which a fault may wait."""
+        return _STREAMING_MOMENT_S if self.is_streaming else _MOMENT_S
 
 
 class Workload(FrozenModel):
@@ -325,14 +362,17 @@ class Workload(FrozenModel):
         """Return the clients of a role, in the order of their numbers."""
         if role is ClientRole.PRODUCER:
             homes = self.list_homes(topology)
-            found = [("", home, f"{home}-p{number}", False) for home in homes for number in range(self.producers)]
+            found = [
+                ("", home, f"{home}-p{number}", False, False) for home in homes for number in range(self.producers)
+            ]
         else:
             found = [
-                (each.name, each.find_home(topology), f"{each.name}-c{number}", number >= each.consumers)
+                (each.name, each.find_home(topology), f"{each.name}-c{number}", number >= each.consumers, is_streaming)
                 for each in self.subscriptions
+                for is_streaming in [each.streaming is not None]
                 for number in range(each.consumers + (each.standby or 0))
             ]
-        names = Counter(name for _, _, name, _ in found)
+        names = Counter(name for _, _, name, *_ in found)
         return [
             WorkloadClient(
                 role=role,
@@ -342,6 +382,7 @@ class Workload(FrozenModel):
                 label=name if names[name] == 1 else f"{name}@{cluster}",
                 subscription=subscription,
                 standby=standby,
+                is_streaming=is_streaming,
             )
-            for number, (subscription, cluster, name, standby) in enumerate(found)
+            for number, (subscription, cluster, name, standby, is_streaming) in enumerate(found)
         ]

@@ -18,8 +18,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import ClientEpochs, ClientOrder, ClientState, read_record, write_record
 from brokerproof.runtimes.protocols import NodeSpec
 
-# A task answers within this many seconds, beside the time that a moment or an end in order may take.
-_ANSWER_S, _MOMENT_S = 20.0, 25.0
+# A task answers within this many seconds, beside the time that a moment, a start or an end in order may take.
+_ANSWER_S = 20.0
 _ENDED = frozenset({ClientState.STOPPED, ClientState.KILLED})
 _RUNS = frozenset({ClientState.RUNNING, ClientState.FENCED})
 # A second process starts and connects, and the first one ends, within this time.
@@ -67,7 +67,7 @@ class ClientRuntime:
 
     def start(self, spec: NodeSpec) -> None:
         """Start another process of the client, and wait until it is connected."""
-        self._order(spec.name, ClientState.RUNNING, timeout_s=60.0, moment=False)
+        self._order(spec.name, ClientState.RUNNING, timeout_s=self.clients[spec.name].start_s, moment=False)
 
     def fence(self, name: str) -> None:
         """Start a second process of the client beside the first one, and wait until it is refused or has taken over."""
@@ -115,7 +115,8 @@ class ClientRuntime:
         return answer
 
     def _order(self, name: str, state: ClientState, *, timeout_s: float, moment: bool = True) -> None:
-        client, awaited = self.clients[name].client, self.fault.targets.moment if moment else None
+        target, awaited = self.clients[name], self.fault.targets.moment if moment else None
+        client = target.client
         if awaited is not None and not self.is_alive(name):
             raise NodeError(f"{name} was never at the moment `{awaited}`, because its process does not run")
         with _turns:
@@ -129,7 +130,7 @@ class ClientRuntime:
                 at=self.clock.now_us(),
             )
             write_record(self.run, order)
-        limit_s = timeout_s + (_MOMENT_S if awaited else 0)
+        limit_s = timeout_s + (target.moment_s if awaited else 0)
 
         def is_answered() -> bool:
             answer = self._read(name)

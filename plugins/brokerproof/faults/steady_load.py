@@ -14,6 +14,8 @@ from brokerproof.run.load_rate import find_target_rate
 from brokerproof.run.records import ConsumerEnd, LoadEnd, StepProblem, read_record
 
 _TIMEOUT_S = 180.0
+# A consumer waits at most this many seconds for the cluster, beside its own start.
+_SERVE_S = 120.0
 
 # The load counts as steady after `STEADY_S` seconds in a row at `STEADY_SHARE` of the target rate.
 STEADY_S, STEADY_SHARE = 3, 0.9
@@ -107,17 +109,20 @@ def await_consumers(stage: Stage) -> None:
     Raises DeadlineError if this takes too long, and RunError if a consumer ends or their job fails.
     """
     missing: list[str] = []
+    run = stage.run
+    consumers = run.scenario.workload.list_clients(run.topology, ClientRole.CONSUMER)
+    timeout_s = _SERVE_S + max((each.start_s for each in consumers), default=0)
 
     def has_every_consumer() -> bool:
-        require_load(stage.run, "before every consumer had subscribed")
-        missing[:] = list_missing_consumers(stage.run)
+        require_load(run, "before every consumer had subscribed")
+        missing[:] = list_missing_consumers(run)
         stage.show(text=f"waiting for {join_names(missing)} to subscribe" if missing else "")
         return not missing
 
     try:
-        stage.clock.wait_until(has_every_consumer, timeout_s=_TIMEOUT_S, what="consumers", every_s=0.5)
+        stage.clock.wait_until(has_every_consumer, timeout_s=timeout_s, what="consumers", every_s=0.5)
     except DeadlineError:
-        why = f"{join_names(missing)} did not subscribe in {_TIMEOUT_S:.0f} s: see the log of the step consume"
+        why = f"{join_names(missing)} did not subscribe in {timeout_s:.0f} s: see the log of the step consume"
         raise DeadlineError(why) from None
 
 

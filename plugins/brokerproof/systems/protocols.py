@@ -171,9 +171,10 @@ class Observation(Protocol):
         subscriptions count as not drained, and the field `why` has the reason.
         """
 
-    def find_logs(self) -> list[TopicLog]:
+    def find_logs(self, cluster: str | None = None) -> list[TopicLog]:
         """Return the logs to read back: each partition's log in every cluster that the messages had to reach.
 
+        With `cluster`, only this cluster is asked.
         If the end of a log cannot be found, the log's field `why` has the reason.
         """
 

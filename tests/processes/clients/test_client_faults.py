@@ -367,7 +367,7 @@ def test_a_client_that_dies_by_itself_is_a_problem_although_a_fault_acts_on_clie
 
 
 def test_a_moment_that_does_not_come_is_told(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brokerproof.clients.client_life._MOMENT_S", 0.5)
+    monkeypatch.setattr("brokerproof.experiment.workload._MOMENT_S", 0.5)
     monkeypatch.setattr("brokerproof.clients.client_process.ClientProcess.await_moment", lambda *_: None)
     run = make("kill", client="consumer", now="in_batch")
     task = consuming(run)

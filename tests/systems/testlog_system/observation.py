@@ -78,7 +78,7 @@ class TestlogObservation:
             committed = self._one_each(self._admin.subscription(self._topic, subscription).committed)
         return {number: Position(0, offset) for number, offset in committed.items()}
 
-    def find_logs(self) -> list[TopicLog]:
+    def find_logs(self, cluster: str | None = None) -> list[TopicLog]:
         """Return each partition's log with its exclusive end, which is the end of the committed entries."""
         try:
             with admin_errors("tell where its logs end"):

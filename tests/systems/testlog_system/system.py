@@ -27,7 +27,7 @@ class Testlog:
 
     name = "testlog"
     roles: Mapping[str, RoleTraits] = {ROLE: RoleTraits(serves=True, stores=True)}
-    declared_abilities = frozenset({Ability.POSITIONS})
+    declared_abilities = frozenset({Ability.POSITIONS, Ability.CUMULATIVE_ACKS})
     policies = ServerPolicies
     client_settings = LogClientSettings
     packages: Sequence[str] = ()

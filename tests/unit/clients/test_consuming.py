@@ -274,7 +274,7 @@ def message(number: int) -> Received:
     return Received("p", number, "k", 0, -1, Position(1, number, None), 0, 0, None)
 
 
-def await_confirmation(consumer: MovingConsumer, cluster: Any) -> bool:
+def await_confirmation(consumer: MovingConsumer, cluster: Any) -> list[Any] | None:
     consumer.observation = cluster
     consumer.deliveries.begin(list_columns, cluster=EU, incarnation=0)
     return consumer._confirm(EU, list_columns, cluster, list_columns([message(4), message(5)]))
@@ -282,22 +282,48 @@ def await_confirmation(consumer: MovingConsumer, cluster: Any) -> bool:
 
 def test_a_message_that_comes_again_is_acknowledged_again_and_others_wait(consumer: MovingConsumer) -> None:
     cluster = Confirming(7, 5, 8, answers=[3, None])
-    assert await_confirmation(consumer, cluster)
+    assert await_confirmation(consumer, cluster) == []
     assert cluster.acked == [5]
     # Message 8 stays in the client. Each message that was received is a delivery.
     assert ([each.seq for each in consumer._come_meanwhile], cluster.coming) == ([7], [8])
     assert consumer.deliveries.count == 2
 
 
+def test_the_rest_of_a_batch_is_acknowledged_before_the_cluster_confirms_its_beginning(
+    consumer: MovingConsumer,
+) -> None:
+    """A cluster that knows acks of whole batches would never confirm the ones of the beginning alone."""
+    first, second, third = [message(5)._replace(position=Position(1, 5, index), seq=5 + index) for index in range(3)]
+    acked, kept, coming = list[int | None](), list[int](), [second, message(6), third]
+
+    class Cluster(Confirming):
+        def receive(self, timeout_s: float) -> Received | None:
+            return coming.pop(0) if coming else super().receive(timeout_s)
+
+        def acknowledge(self, received: Received) -> None:
+            # A delivery is recorded before its ack.
+            assert len(kept) == len(acked) + 1
+            acked.append(received.seq)
+
+        def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+            return {-1: Position(1, 6 if acked == [6, 7] else 5)}
+
+    consumer.keep = lambda: kept.append(consumer.deliveries.count)
+    consumer.observation = cluster = Cluster()
+    consumer.deliveries.begin(list_columns, cluster=EU, incarnation=0)
+    assert consumer._confirm(EU, list_columns, cluster, list_columns([first])) == [second, third]
+    assert consumer._come_meanwhile == [message(6)]
+
+
 def test_acks_that_are_never_confirmed_are_given_up_only_at_the_end(
     consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consuming, "_CONFIRM_S", 0.05)
-    found: list[bool] = []
+    found: list[list[Any] | None] = []
     waiting = threading.Thread(target=lambda: found.append(await_confirmation(consumer, Confirming())), daemon=True)
     waiting.start()
     waiting.join(0.3)
     assert waiting.is_alive()
     consumer.stopping.set()
     waiting.join(20)
-    assert found == [False]
+    assert found == [None]

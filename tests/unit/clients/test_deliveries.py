@@ -108,6 +108,21 @@ def test_what_is_confirmed_of_one_partition_says_nothing_of_another() -> None:
     assert acked(deliveries.finish()) == [(5, None), (6, START + S)]
 
 
+def test_a_batch_that_is_acknowledged_in_part_is_not_confirmed() -> None:
+    """A cluster's position is before the first entry of which a message is not acknowledged."""
+    deliveries = Deliveries(CONSTANT, SimpleNamespace(now_us=lambda: START))  # type: ignore[arg-type]
+    deliveries.begin(list_columns, cluster=EU, incarnation=0)
+    for seq, place in enumerate([Position(1, 4, 0), Position(1, 5, 0), Position(1, 5, 1)]):
+        deliveries.add(received(seq)._replace(position=place))
+    judged = AckedDeliveries()
+    assert acked(judged.add(deliveries.take()[0], [confirmed(5, START + S)])) == []
+    assert acked(judged.add(rows_of(), [confirmed(6, START + 2 * S)])) == [
+        (0, START + S),
+        (1, START + 2 * S),
+        (2, START + 2 * S),
+    ]
+
+
 def test_a_confirmation_from_before_the_delivery_confirms_nothing() -> None:
     deliveries = AckedDeliveries()
     assert acked(deliveries.add(rows_of(5), [confirmed(9, START - 1)])) == []

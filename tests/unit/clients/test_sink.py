@@ -47,7 +47,7 @@ def process(
     messages: Sequence[Received],
     *,
     name: str = "audit-c0-0",
-    confirms: bool = True,
+    rest: Sequence[Received] | None = (),
     killed_at: ClientMoment | None = None,
 ) -> list[int | None]:
     """Process messages in one process of a consumer. Returns the seqs that it acked."""
@@ -64,7 +64,7 @@ def process(
         name=name,
         constant={**constant, "cluster": "mycluster", "incarnation": 0},
         describe=list_columns,
-        confirm=lambda consumer, columns: confirms,
+        confirm=lambda consumer, columns: rest,
         reach=reach,
     )
     try:
@@ -126,10 +126,15 @@ def test_a_consumer_that_is_killed_before_it_begins_leaves_nothing(sink: Sink, c
 
 def test_what_the_cluster_does_not_confirm_is_not_processed_at_most_once(sink: Sink) -> None:
     """Its ack may be lost. Then the message comes again, and another output of it would be a second one."""
-    assert process(sink, BEFORE, receive(0), confirms=False) == [0]
+    assert process(sink, BEFORE, receive(0), rest=None) == [0]
     assert not outputs(sink)
     process(sink, BEFORE, receive(0), name="audit-c0-1")
     assert outputs(sink) == Counter([0])
+
+
+def test_the_rest_of_a_batch_that_was_acknowledged_meanwhile_has_outputs_too(sink: Sink) -> None:
+    assert process(sink, BEFORE, receive(0, 1), rest=receive(2)) == [0, 1]
+    assert outputs(sink) == Counter([0, 1, 2])
 
 
 def test_a_message_without_a_name_has_the_name_of_its_position(sink: Sink) -> None:

@@ -155,6 +155,10 @@ def test_each_setting_that_leads_nowhere_is_named(tmp_path: Path) -> None:
             {"workload.client.on_restart": "continue"},
             "workload.client.on_restart: `continue` needs a topic with deduplication",
         ),
+        (
+            {"workload.subscriptions": [{"name": "all", "type": "shared", "acks": "cumulative"}]},
+            "workload.subscriptions.0.acks: the consumers of a `shared` subscription each acknowledge their own",
+        ),
         ({"topology": "bas"}, "topology: no topology is called"),
         ({"runtime": "dokcer", "faults.0.kind": "pause"}, "runtime: no runtime is called"),
         ({"faults.0.at_s": 70, "faults.0.heal_at_s": 75}, "faults.0.at_s: overlaps"),

@@ -16,6 +16,7 @@ from pydantic import ValidationError
         ("commit", "after"),
         ("consumers", 2),
         ("standby", 1),
+        ("acks", "individual"),
         ("replicated", True),
         ("type", "shared"),
         ("moves", {"to": "other", "after": "gone"}),

@@ -26,7 +26,7 @@ PULSAR = (
 WRITTEN = Directories((SCENARIOS,))
 SEEDS = range(200)
 # No fault of clients is generated, and only such faults make these settings differ from their defaults.
-FOR_FAULTS_OF_CLIENTS = {"on_restart", "access"}
+FOR_FAULTS_OF_CLIENTS = {"on_restart", "access", "batch_index_acks"}
 
 
 @pytest.fixture(autouse=True)

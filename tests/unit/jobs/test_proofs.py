@@ -45,7 +45,7 @@ class Cluster:
     def find_subscription_drains(self) -> list[Any]:
         return []
 
-    def find_logs(self) -> list[TopicLog]:
+    def find_logs(self, cluster: str | None = None) -> list[TopicLog]:
         return [self.log]
 
     def unload(self, cluster: str) -> None:

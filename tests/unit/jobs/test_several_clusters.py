@@ -67,7 +67,7 @@ class Clusters:
         drained = self.asked.count("drained") > self.drained_after
         return [SubscriptionDrain(cluster=US, topic="t", partition=-1, subscription="audit", drained=drained, why="")]
 
-    def find_logs(self) -> list[TopicLog]:
+    def find_logs(self, cluster: str | None = None) -> list[TopicLog]:
         return [TopicLog(cluster=name, partition=-1, why=self.unread if name == EU else None) for name in (EU, US)]
 
     def unload(self, cluster: str) -> None:

@@ -61,7 +61,7 @@ class Log:
         messages = [Received("p0", seq, "k", 0, -1, each, 0, 0, None) for seq, each in named if each[:2] >= begin]
         return Reader(messages)
 
-    def find_logs(self) -> list[TopicLog]:
+    def find_logs(self, cluster: str | None = None) -> list[TopicLog]:
         return [TopicLog(cluster="mycluster", partition=-1, end=self.end, why=self.why)]
 
     def close(self) -> None:

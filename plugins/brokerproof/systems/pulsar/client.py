@@ -16,7 +16,7 @@ from pulsar import MessageId
 
 from brokerproof.experiment.guarantees import SubscriptionType
 from brokerproof.experiment.topology import name_clients_place
-from brokerproof.experiment.workload import OnRestart, Subscription
+from brokerproof.experiment.workload import Acks, OnRestart, Subscription
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
@@ -88,17 +88,17 @@ class PulsarClients:
         )
 
     def consumer(self, subscription: Subscription, name: str) -> PulsarConsumer:
-        return PulsarConsumer(
-            self._client.subscribe(
-                self._topic,
-                subscription.name,
-                consumer_type=_TYPES[subscription.type],
-                consumer_name=name,
-                receiver_queue_size=self._settings.receiver_queue,
-                initial_position=pulsar.InitialPosition.Earliest,
-                replicate_subscription_state_enabled=subscription.replicated,
-            )
+        consumer = self._client.subscribe(
+            self._topic,
+            subscription.name,
+            consumer_type=_TYPES[subscription.type],
+            consumer_name=name,
+            receiver_queue_size=self._settings.receiver_queue,
+            initial_position=pulsar.InitialPosition.Earliest,
+            replicate_subscription_state_enabled=subscription.replicated,
+            batch_index_ack_enabled=bool(self._settings.batch_index_acks),
         )
+        return PulsarConsumer(consumer, is_cumulative=subscription.acks is Acks.CUMULATIVE)
 
     def reader(self, partition: int, start: Position | None = None) -> PulsarReader:
         name = self._topic + (f"-partition-{partition}" if partition >= 0 else "")
@@ -220,9 +220,10 @@ class PulsarProducer:
 
 
 class PulsarConsumer:
-    def __init__(self, consumer: pulsar.Consumer) -> None:
+    def __init__(self, consumer: pulsar.Consumer, *, is_cumulative: bool = False) -> None:
         # The C++ client's own consumer, whose messages need no wrapper.
         self._consumer = consumer._consumer
+        self._acknowledge = self._consumer.acknowledge_cumulative if is_cumulative else self._consumer.acknowledge
 
     def receive(self, timeout_s: float) -> Any | None:
         try:
@@ -231,7 +232,7 @@ class PulsarConsumer:
             return None
 
     def acknowledge(self, message: Any) -> None:
-        self._consumer.acknowledge(message)
+        self._acknowledge(message)
 
     def close(self) -> None:
         self._consumer.close()

@@ -37,6 +37,14 @@ class PulsarClientSettings(ClientSettings):
     )
     receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches in advance")
 
+    # Null is what consumers did before.
+    batch_index_acks: bool | None = Field(
+        None,
+        description="consumers acknowledge single messages of a batch, if the setting "
+        "`acknowledgmentAtBatchIndexLevelEnabled` of the brokers is true; by default a batch comes again as a whole if "
+        "one of its messages was not acknowledged",
+    )
+
     @property
     def batches(self) -> bool:
         return self.batching_delay_ms > 0 and self.batching_messages > 1

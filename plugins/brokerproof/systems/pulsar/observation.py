@@ -247,8 +247,8 @@ class PulsarObservation:
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         return find_acknowledged(self.clusters[cluster], subscription)
 
-    def find_logs(self) -> list[TopicLog]:
-        return [log for cluster in self._logging for log in find_logs(cluster)]
+    def find_logs(self, cluster: str | None = None) -> list[TopicLog]:
+        return [log for each in self._logging if cluster in (None, each.name) for log in find_logs(each)]
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]

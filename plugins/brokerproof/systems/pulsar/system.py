@@ -97,6 +97,8 @@ class Pulsar:
             Ability.REPLICATED_SUBSCRIPTIONS,
             Ability.MOVING_SUBSCRIPTIONS,
             Ability.DEDUPLICATION,
+            Ability.INDIVIDUAL_ACKS,
+            Ability.CUMULATIVE_ACKS,
         }
     )
     policies = ClusterPolicies

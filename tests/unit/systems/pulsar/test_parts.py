@@ -17,7 +17,7 @@ import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.workload import Subscription, Workload
+from brokerproof.experiment.workload import Acks, Subscription, Workload
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.pulsar import configuration
@@ -146,10 +146,34 @@ def test_a_subscription_gets_the_messages_that_were_published_before_it_existed(
     assert retention == {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
     given: dict[str, Any] = {}
     clients = PulsarClients.__new__(PulsarClients)
-    client = SimpleNamespace(subscribe=lambda *_, **options: given.update(options) or SimpleNamespace(_consumer=None))
+    inner = SimpleNamespace(acknowledge=None)
+    client = SimpleNamespace(subscribe=lambda *_, **options: given.update(options) or SimpleNamespace(_consumer=inner))
     vars(clients).update(_topic="t", _cluster="mycluster", _client=client, _settings=PulsarClientSettings())
     clients.consumer(Subscription(name="s"), "s-c0")
     assert given["initial_position"] is pulsar.InitialPosition.Earliest
+
+
+@pytest.mark.parametrize(
+    ("acks", "way"),
+    [(None, "acknowledge"), (Acks.INDIVIDUAL, "acknowledge"), (Acks.CUMULATIVE, "acknowledge_cumulative")],
+)
+@pytest.mark.parametrize("batch_index_acks", [None, True])
+def test_a_consumer_acknowledges_as_the_scenario_says(
+    acks: Acks | None, way: str, batch_index_acks: bool | None
+) -> None:
+    given: dict[str, Any] = {}
+    acked: list[tuple[str, object]] = []
+    inner = SimpleNamespace(
+        acknowledge=lambda message: acked.append(("acknowledge", message)),
+        acknowledge_cumulative=lambda message: acked.append(("acknowledge_cumulative", message)),
+    )
+    clients = PulsarClients.__new__(PulsarClients)
+    client = SimpleNamespace(subscribe=lambda *_, **options: given.update(options) or SimpleNamespace(_consumer=inner))
+    settings = PulsarClientSettings(batch_index_acks=batch_index_acks)
+    vars(clients).update(_topic="t", _cluster="mycluster", _client=client, _settings=settings)
+    clients.consumer(Subscription(name="s", acks=acks), "s-c0").acknowledge("m")
+    assert acked == [(way, "m")]
+    assert given["batch_index_ack_enabled"] is bool(batch_index_acks)
 
 
 def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> None:

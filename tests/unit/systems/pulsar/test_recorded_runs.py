@@ -24,7 +24,7 @@ LATER_SCENARIO_FIELDS = {
 LATER_FAULT_FIELDS = {"heal_after_s": None}
 # All targets were nodes, and consumers wrote no outputs.
 LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
-LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None, "streaming": None}
+LATER_SUBSCRIPTION_FIELDS = {"acks": None, "commit": None, "standby": None, "streaming": None}
 # A restarted producer went on behind its open messages.
 LATER_CLIENT_FIELDS = {"on_restart": None}
 # Every topic stored its messages.
