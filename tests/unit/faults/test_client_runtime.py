@@ -13,7 +13,6 @@ from brokerproof.faults.targets import list_clients
 from brokerproof.run.records import ClientEpoch, ClientEpochs, ClientOrder, ClientState, read_record, write_record
 from builders import make_run
 
-
 ENDED = ClientEpoch(epoch=0, started_at=1, ready_at=2, ended_at=3, fault="killed")
 
 
