@@ -259,6 +259,11 @@ REASONS: Sequence[Reason] = (
         may=lambda harm, _: harm.destroyed_majority,
     ),
     Reason(
+        pattern=r"(The load did not finish|step (load|consume) failed): [\w@-]+: its process was ended by SIGKILL",
+        name="a client did not end in the three seconds after the timeline ended the run early",
+        may=lambda harm, _: harm.ended_early,
+    ),
+    Reason(
         pattern=r"The load did not finish|step (load|consume) failed",
         name="the load or the consumers ended without a leader",
         may=lambda harm, _: harm.lost_majority or harm.destroyed_majority,
