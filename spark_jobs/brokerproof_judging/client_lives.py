@@ -23,10 +23,10 @@ def list_absences(run: Run, client: str) -> list[tuple[int, int]]:
     If the client never came back, the last time ends with the client's task. Raises RunError for a damaged record.
     """
     lives = read_record(run, ClientEpochs, client)
-    if lives is None:
-        return []
     # A process that was never connected did not bring the client back, and its end did not take the client away.
-    connected = [each for each in lives.epochs if each.ready_at is not None]
+    connected = [each for each in (lives.epochs if lives else ()) if each.ready_at is not None]
+    if lives is None or not connected:
+        return []
     following = [*(each.ready_at or lives.at for each in connected[1:]), lives.at]
     return [
         (each.ended_at, back_at)

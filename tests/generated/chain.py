@@ -6,11 +6,13 @@ session of Spark that several runs share. A run takes its phases and some eight 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +26,7 @@ from brokerproof.clients.table_recovery import recover_tables
 from brokerproof.clock import now_us
 from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError, RunError
+from brokerproof.experiment.fault import TASK_RETRY
 from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, JudgingFailure, write_judgement
@@ -40,6 +43,8 @@ Judge = Callable[[Run], Judgement]
 MARGIN_S = 60.0
 # Runs that end at one moment are judged one after the other.
 _JUDGE_S = 300.0
+# As Spark repeats a stage whose tasks run at once.
+_ATTEMPTS, _LOOK_EVERY_S = 4, 0.05
 # A step that goes on for so long after its processes were ended never ends.
 _LAST_WAIT_S = 20.0
 
@@ -50,10 +55,6 @@ class TaskBarrier:
     def __init__(self, tasks: int) -> None:
         self._barrier = threading.Barrier(tasks)
         self._messages: list[str] = []
-
-    def attemptNumber(self) -> int:  # noqa: N802
-        """Tasks are not repeated."""
-        return 0
 
     def barrier(self) -> None:
         """Wait for all others."""
@@ -70,16 +71,33 @@ class TaskBarrier:
         self._barrier.abort()
 
 
+class TaskKilledError(BaseException):
+    """Ends a task because another one of its job has failed, as Spark ends it."""
+
+
 class ThreadTasks(SparkTasks):
     """Runs the tasks of a job as threads; like Spark it throws the rows of all of them away where one raises."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, *, attempts: int = 1) -> None:
+        """If a task that runs at once with others raises, all are ended and repeated, up to `attempts` in all."""
+        self._name, self._attempts = name, attempts
 
     def run(
         self, run: Run, table: str, tasks: Sequence[Task], work: Callable[..., Batches], *, at_once: bool = False
     ) -> None:
         """As `SparkTasks.run`. Raises the first exception of a task."""
+        for attempt in range(1, self._attempts + 1):
+            try:
+                self._attempt(run, table, tasks, work, at_once=at_once)
+            except Exception:
+                if not at_once or attempt == self._attempts:
+                    raise
+            else:
+                return
+
+    def _attempt(
+        self, run: Run, table: str, tasks: Sequence[Task], work: Callable[..., Batches], *, at_once: bool
+    ) -> None:
         barrier = TaskBarrier(len(tasks))
         errors: list[BaseException] = []
         written: list[Path] = []
@@ -95,7 +113,7 @@ class ThreadTasks(SparkTasks):
                         writer.write_batch(batch)
                 written.append(file)
             except BaseException as error:
-                if not isinstance(error, threading.BrokenBarrierError):
+                if not isinstance(error, threading.BrokenBarrierError | TaskKilledError):
                     errors.append(error)
                 barrier.abort()
 
@@ -105,6 +123,10 @@ class ThreadTasks(SparkTasks):
         ]
         for thread in threads:
             thread.start()
+        if at_once and self._attempts > 1:
+            while not errors and any(thread.is_alive() for thread in threads):
+                time.sleep(_LOOK_EVERY_S)
+            _end_threads(threads)
         for thread in threads:
             thread.join()
         if errors:
@@ -116,6 +138,13 @@ class ThreadTasks(SparkTasks):
 
     def stop(self) -> None:
         """Threads have ended by then."""
+
+
+def _end_threads(threads: Sequence[threading.Thread]) -> None:
+    """Raise TaskKilledError in each thread that runs. A thread that waits for something else gets it afterwards."""
+    for thread in threads:
+        if thread.is_alive() and thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(TaskKilledError))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +186,11 @@ def run_chain(
             configure=lambda: lifecycle.configure(run)
         ):
             arguments = [run.directory]
+            repeats = any(fault.kind == TASK_RETRY for fault in scenario.faults)
+            start = partial(ThreadTasks, attempts=_ATTEMPTS if repeats else 1)
             chain.do(
-                load=lambda: load.main(arguments, ThreadTasks),
-                consume=lambda: consume.main(arguments, ThreadTasks),
+                load=lambda: load.main(arguments, start),
+                consume=lambda: consume.main(arguments, start),
                 break_it=lambda: lifecycle.break_it(run),
             )
             if _has_phases(run):

@@ -48,6 +48,13 @@ from brokerproof.run.seals import check_seals
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import AttemptOutcome, FaultState
 from chain import ChainEnd
+from client_harm import (
+    ClientHarm,
+    explain_disorder,
+    find_unexplained_outputs,
+    find_wrong_outputs,
+    find_wrong_publishes,
+)
 
 _OURS = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)}
 # What the log server's own library raises, and judging's word for a step that Airflow ended.
@@ -56,6 +63,8 @@ _OF_THE_LIBRARY = {"RequestError", "UnavailableError"}
 _ON_NODES = {"stop", "kill", "destroy", "pause", "start"}
 # How long the timeline waits for a node to be healthy again, for an effect, and for a graceful stop.
 _HEAL_S, _EFFECT_S, _STOP_S = 120.0, 60.0, 30.0
+# How long a client waits for the moment of a fault.
+_MOMENT_S = 20.0
 # How long it waits for the rate.
 _RATE_S = 180.0
 
@@ -77,6 +86,7 @@ class Harm:
     gone: frozenset[str]
     # Whether the timeline told load and consumers to end before their time.
     ended_early: bool
+    clients: ClientHarm
 
     @property
     def majority(self) -> int:
@@ -103,6 +113,7 @@ class Harm:
         """From the run's directory."""
         down: dict[str, set[str]] = {}
         most, destroyed, shared, gone = 0, set[str](), set[str](), set[str]()
+        of_clients = {fault.name for fault in run.scenario.faults if fault.targets.client}
         permanent = {fault.name for fault in run.scenario.faults if fault.permanent}
         effective, injected = set[str](), set[str]()
         rows = iterate_rows(run, "faults", ["fault", "kind", "targets", "state", "at"])
@@ -111,7 +122,7 @@ class Harm:
             injected.add(name)
             if row["state"] == FaultState.EFFECTIVE:
                 effective.add(name)
-            if row["kind"] not in _ON_NODES:
+            if row["kind"] not in _ON_NODES or name in of_clients:
                 continue
             if row["state"] == FaultState.RECOVERED:
                 down.pop(name, None)
@@ -133,6 +144,7 @@ class Harm:
             effective=frozenset(effective),
             injected=frozenset(injected),
             ended_early=read_record(run, EarlyEnd) is not None,
+            clients=ClientHarm.read(run),
         )
 
 
@@ -142,10 +154,10 @@ class Reason:
 
     pattern: str
     name: str
-    may: Callable[[Harm], bool]
+    may: Callable[[Harm, str], bool]
 
 
-def _any(_: Harm) -> bool:
+def _any(_: Harm, __: str) -> bool:
     return True
 
 
@@ -153,17 +165,49 @@ REASONS: Sequence[Reason] = (
     Reason(
         pattern=r"was not undone: waited .* to be healthy again",
         name="nodes did not come back: no majority is left that could fill them up",
-        may=lambda harm: harm.elects_nobody,
+        may=lambda harm, _: harm.elects_nobody,
     ),
     Reason(
         pattern=r"waited \d+ s for the effect of \w+ on",
         name="a fault had no effect on nodes that another fault had ended or frozen, or that have no majority",
-        may=lambda harm: bool(harm.shared) or harm.lost_majority or harm.destroyed_majority,
+        may=lambda harm, sentence: (
+            bool(harm.shared)
+            or harm.lost_majority
+            or harm.destroyed_majority
+            or harm.clients.names(sentence, harm.clients.shared)
+        ),
+    ),
+    Reason(
+        pattern=r"was not \w+: its task has ended",
+        name="a fault of a client came when the load was over or the run had ended early",
+        may=lambda harm, sentence: harm.ended_early or harm.clients.names(sentence, harm.clients.outlived),
+    ),
+    Reason(
+        pattern=r"it never met the moment `\w+` in",
+        name="a client was never at the moment that a fault waited for",
+        may=lambda harm, sentence: (
+            harm.down_at_once > 0
+            or harm.clients.names(sentence, harm.clients.shared | harm.clients.outlived)
+            or ("in_batch" in sentence and harm.clients.sends_singly)
+            # A consumer gets nothing from producers that are down.
+            or bool(harm.clients.idle and not harm.clients.names(sentence, harm.clients.producers))
+        ),
+    ),
+    Reason(
+        pattern=r"was never at the moment `\w+`, because its process does not run"
+        r"|was not \w+: (its process .* before|it had not begun)",
+        name="a fault of a client found no process, because another fault had ended it or none had started it",
+        may=lambda harm, sentence: harm.clients.names(sentence, harm.clients.shared | harm.clients.standby),
+    ),
+    Reason(
+        pattern=r"waited \d+ s for the task of [\w@-]+",
+        name="a client that a fault started got no connection, because nobody leads",
+        may=lambda harm, _: harm.lost_majority or harm.destroyed_majority,
     ),
     Reason(
         pattern=r"waited \d+ s for the targets of \w+: no node is",
         name="a fault is done to the leader, and nobody leads",
-        may=lambda harm: harm.lost_majority or harm.destroyed_majority,
+        may=lambda harm, _: harm.lost_majority or harm.destroyed_majority,
     ),
     Reason(
         pattern=r"the targets of \w+ were not known when it was due",
@@ -200,24 +244,29 @@ REASONS: Sequence[Reason] = (
         r"(the log server cannot|no server|nobody|UnavailableError|no message for|no_topic)",
         name="without a leader nobody tells whether a subscription drained or where the log ends",
         # What is healed in the end is healed while the consumers drain.
-        may=lambda harm: harm.elects_nobody or harm.lost_majority,
+        may=lambda harm, _: harm.elects_nobody or harm.lost_majority,
     ),
     Reason(
         pattern=r"told to end before its time|the run ended before its time"
         r"|(did not drain|No log was read back): no step left a record of it",
         name="a fault could not be done, so that the timeline ended the run early, or the topic was gone",
         # Without a topic the consumers end too, and leave no record of a drain.
-        may=lambda harm: harm.ended_early or harm.destroyed_majority,
+        may=lambda harm, _: harm.ended_early or harm.destroyed_majority,
     ),
     Reason(
         pattern=r"RequestError: no_topic|no_topic",
         name="every disk was destroyed, and the topic with them",
-        may=lambda harm: harm.destroyed_majority,
+        may=lambda harm, _: harm.destroyed_majority,
+    ),
+    Reason(
+        pattern=r"(The load did not finish|step (load|consume) failed): [\w@-]+: its process was ended by SIGKILL",
+        name="a client did not end in the three seconds after the timeline ended the run early",
+        may=lambda harm, _: harm.ended_early,
     ),
     Reason(
         pattern=r"The load did not finish|step (load|consume) failed",
         name="the load or the consumers ended without a leader",
-        may=lambda harm: harm.lost_majority or harm.destroyed_majority,
+        may=lambda harm, _: harm.lost_majority or harm.destroyed_majority,
     ),
     Reason(
         pattern=r"The table observations (has no seal, because the monitor did not get to its end"
@@ -253,6 +302,7 @@ def explain(end: ChainEnd) -> Explanation:
     found = _examine_instrument(end, harm)
     if judgement is None:
         return found
+    found.violations += find_unexplained_outputs(run, harm.clients)
     _explain_problems(judgement, harm, found)
     _explain_suites(run, judgement, harm, found)
     if judgement.verdict is Verdict.PASSED and harm.injected - harm.effective:
@@ -292,6 +342,8 @@ def _examine_instrument(end: ChainEnd, harm: Harm) -> Explanation:
         found.violations.append("the run was not judged")
         return found
     _count_again(run, judgement, found)
+    found.violations += find_wrong_publishes(run, judgement)
+    found.violations += find_wrong_outputs(run, judgement)
     if judgement.verdict is Verdict.NO_DATA and judgement.counts.acked:
         found.violations.append(f"no_data, although {judgement.counts.acked} messages were acknowledged")
     return found
@@ -305,7 +357,9 @@ def _find_long_steps(end: ChainEnd, harm: Harm) -> Iterator[str]:
     waits = 2 * _HEAL_S * ("was not undone" in problems) + _EFFECT_S * problems.count("DeadlineError")
     # On a busy machine the phases begin late, and load, consume and break_it end as much later.
     rate_s = _RATE_S if NEVER_HELD in problems else min(_RATE_S, _wait_for_rate(end.run))
-    stops = _STOP_S * sum(fault.kind == "stop" for fault in end.run.scenario.faults)
+    faults = end.run.scenario.faults
+    stops = _STOP_S * sum(fault.kind == "stop" for fault in faults)
+    stops += _MOMENT_S * sum(fault.targets.moment is not None for fault in faults)
     for step, ended in end.steps.items():
         more = rate_s if step in ("load", "consume", "break_it") else 0.0
         if step in ("break_it", "consume"):
@@ -364,7 +418,7 @@ def _explain_problems(judgement: Judgement, harm: Harm, found: Explanation) -> N
 def _explain_sentence(sentence: str, harm: Harm, found: Explanation) -> None:
     for reason in REASONS:
         if re.search(reason.pattern, sentence):
-            if not reason.may(harm):
+            if not reason.may(harm, sentence):
                 found.violations.append(f"{reason.name}, but the faults did no such thing: {sentence}")
             found.add(reason.name)
             return
@@ -386,8 +440,8 @@ def _explain_suites(run: Run, judgement: Judgement, harm: Harm, found: Explanati
 
 def _explain_failed(run: Run, judgement: Judgement, check: Check, harm: Harm, found: Explanation) -> None:
     if check.name not in METRICS:
-        if check.name == Anomaly.LOST and harm.destroyed_majority:
-            found.add("acknowledged messages are lost: a majority of the disks was destroyed")
+        if (why := _explain_anomaly(run, check.name, harm)) is not None:
+            found.add(why)
         else:
             found.violations.append(f"an anomaly that the log server never makes: {check.unexpected} {check.name}")
         return
@@ -406,6 +460,27 @@ def _explain_failed(run: Run, judgement: Judgement, check: Check, harm: Harm, fo
         found.add(f"a bound of the scenario does not hold: {check.name}")
     else:
         found.violations.append(f"{check.name} failed, and every value is within its bounds")
+
+
+def _explain_anomaly(run: Run, anomaly: str, harm: Harm) -> str | None:
+    """Why the log server makes an anomaly in this run; None if it has no reason."""
+    clients, scenario = harm.clients, run.scenario
+    came_again = clients.interrupted | clients.doubled
+    match anomaly:
+        case Anomaly.LOST if harm.destroyed_majority:
+            return "acknowledged messages are lost: a majority of the disks was destroyed"
+        case Anomaly.STORED_OUT_OF_ORDER:
+            return explain_disorder(run, clients)
+        case Anomaly.STORED_TWICE if scenario.workload.client.on_restart is not None and clients.restarted_producers:
+            return "messages are stored twice: a producer sent what had no answer again"
+        case Anomaly.DELIVERED_TWICE | Anomaly.REDELIVERED_AFTER_ACK if anomaly in scenario.tighten and came_again:
+            return "messages are delivered twice: a fault ended their consumer, or two consumers got them"
+        case Anomaly.OUTPUT_MISSING | Anomaly.OUTPUT_REPEATED if anomaly in scenario.tighten:
+            # Each of them has its explanation in `find_unexplained_outputs`.
+            return f"{anomaly} is illegal here, although the subscription's commit allows it"
+        case Anomaly.OUTPUT_REPEATED if clients.doubled:
+            return "outputs are repeated although acks come first: the log server gives two consumers the same messages"
+    return None
 
 
 def _explain_unknown(run: Run, judgement: Judgement, check: Check, harm: Harm, found: Explanation) -> None:

@@ -20,11 +20,12 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import Direction
+from brokerproof.experiment.fault import TASK_RETRY, ClientMoment, Direction
 from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, SubscriptionType
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import ClientRole, Commit, OnRestart, Streaming
 from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.on_network import LinkFaultKind
 from brokerproof.faults.registry import FAULT_KINDS
@@ -48,12 +49,14 @@ class Pace:
     recovery_s: tuple[float, float]
     settle_s: tuple[float, float]
     rate: tuple[int, int] = (50, 500)
+    # The share of subscriptions whose consumer is a streaming query: a JVM that takes ten seconds or more to start.
+    streaming: float = 0.0
 
 
 # For a system that is up within a second and fails over within three.
 QUICK = Pace(steady_s=(1, 2), impact_s=(4, 10), recovery_s=(1, 3), settle_s=(3, 8))
 # For a system whose sessions last half a minute.
-SLOW = Pace(steady_s=(10, 20), impact_s=(60, 120), recovery_s=(15, 30), settle_s=(90, 150))
+SLOW = Pace(steady_s=(10, 20), impact_s=(60, 120), recovery_s=(15, 30), settle_s=(90, 150), streaming=0.05)
 # For such a system with sessions of eight seconds.
 BRISK = Pace(steady_s=(5, 8), impact_s=(30, 60), recovery_s=(8, 12), settle_s=(30, 60))
 PACES = {"quick": QUICK, "brisk": BRISK, "slow": SLOW}
@@ -108,7 +111,8 @@ def generate_scenario(
     for attempt in range(_ATTEMPTS):
         # A text as seed gives the same numbers in every process and in every version of Python.
         maker = _Maker(random.Random(f"{seed}/{attempt}"), topologies, directories, pace, written)
-        content = maker.make_scenario(seed) | ({"settings": {"extends": settings}} if settings else {})
+        content = maker.make_scenario(seed, random.Random(f"{seed}/{attempt}/clients"))
+        content |= {"settings": {"extends": settings}} if settings else {}
         found = GeneratedScenario(seed=seed, content=content, refusals=tuple(refusals))
         file.write_text(found.text, encoding="utf-8")
         try:
@@ -158,8 +162,12 @@ class _Maker:
         self._shared = list(self._topology.shared_metadata)
         self._impact_s = self._choose_seconds(pace.impact_s)
 
-    def make_scenario(self, seed: int) -> dict[str, Any]:
-        """The content of the file; a field that is left out has its default."""
+    def make_scenario(self, seed: int, of_clients: random.Random) -> dict[str, Any]:
+        """The content of the file; a field that is left out has its default.
+
+        What came later than the rest is drawn from numbers of its own. So a seed that was written down before gives the
+        same rest. `of_clients` are those of faults of clients and of outputs.
+        """
         rng, pace = self._rng, self._pace
         overrides = self._make_overrides()
         faults = self._make_faults()
@@ -195,7 +203,6 @@ class _Maker:
         if rng.random() < 0.25:
             # Those that a topology has already are replaced.
             overrides["restart"] = {rng.choice(list(self._system.roles)): {"after_s": rng.choice([0.5, 2, 20])}}
-        # Numbers of its own, so that a seed that was written down before this field came gives the same run.
         late = random.Random(f"{seed}/late_after_s")
         if late.random() < 0.2:
             content["late_after_s"] = late.choice([0.1, 0.5, 3])
@@ -204,6 +211,10 @@ class _Maker:
             compared = [name for name, metric in METRICS.items() if metric.compared]
             if rng.random() < 0.5:
                 content["regression"]["tolerances"] = {rng.choice(compared): 0.5}
+        self._rng = of_clients
+        self._add_outputs(content)
+        if self._rng.random() < 0.45:
+            self._add_client_faults(content)
         given = {field: value for field, value in content.items() if value not in ({}, [])}
         # Only plain values, none of them twice, so that the file has neither tags nor anchors.
         plain: dict[str, Any] = json.loads(json.dumps(given))
@@ -253,7 +264,7 @@ class _Maker:
     def _is_able(self, kind: FaultKind) -> bool:
         """Whether the system, the topology and a runtime can do a kind of fault."""
         if not kind.is_for_nodes:
-            # Generated faults are done to nodes and links.
+            # Those of clients are drawn from numbers of their own.
             return False
         if kind.needs is not None and kind.needs not in self._abilities:
             return False
@@ -328,11 +339,112 @@ class _Maker:
 
     def _make_condition(self, earlier: dict[str, Any]) -> dict[str, Any]:
         within_s = round(self._impact_s / 2, 1)
-        if Ability.REPAIR in self._abilities and self._rng.random() < 0.5:
+        of_nodes = "client" not in earlier["targets"]
+        if Ability.REPAIR in self._abilities and of_nodes and self._rng.random() < 0.5:
             return {"rereplicated": earlier["name"], "within_s": within_s}
         returns = {"heal_at_s", "heal_after_s"} & earlier.keys() and self._rng.random() < 0.5
         condition = "healthy" if returns else "unhealthy"
         return {condition: earlier["name"], "for_s": self._rng.choice([0.3, 1]), "within_s": within_s}
+
+    def _add_outputs(self, content: dict[str, Any]) -> None:
+        """Let consumers of some subscriptions write outputs, and add bounds of these outputs."""
+        rng = self._rng
+        if rng.random() > 0.5:
+            return
+        ways = [way for way in Commit if way is not Commit.BEFORE or Ability.CONFIRMED_ACKS in self._abilities]
+        for subscription in content["workload"]["subscriptions"]:
+            if "moves" in subscription or rng.random() > 0.7:
+                continue
+            plain = not {"consumers", "replicated"} & subscription.keys()
+            if plain and rng.random() < self._pace.streaming:
+                subscription["streaming"] = str(rng.choice(list(Streaming)))
+                del subscription["type"]
+            else:
+                subscription["commit"] = str(rng.choice(ways))
+            if rng.random() < 0.3:
+                bound = rng.choice([{"max": 0}, {"max": 100}, {"min": 1}])
+                metric = rng.choice(["missing_outputs", "repeated_outputs"])
+                content["bounds"][f"{metric}/{subscription['name']}"] = bound
+
+    def _add_client_faults(self, content: dict[str, Any]) -> None:
+        """Add faults of clients between those of nodes, and sometimes one of nodes that waits for one of them."""
+        rng, workload, faults = self._rng, content["workload"], content["faults"]
+        for subscription in workload["subscriptions"]:
+            takes_several = subscription.get("type") != SubscriptionType.EXCLUSIVE and "streaming" not in subscription
+            if takes_several and rng.random() < 0.3:
+                subscription["standby"] = rng.choice([1, 1, 2])
+        for number in range(rng.choice([1, 1, 2, 3])):
+            at = rng.randint(0, len(faults))
+            faults.insert(at, self._make_client_fault(number + 1, workload, faults[:at]))
+        if rng.random() < 0.2:
+            kinds = [name for name, kind in FAULT_KINDS.items() if self._is_able(kind)]
+            kind = rng.choice(kinds)
+            earlier = [fault for fault in faults if "client" not in fault["targets"]]
+            after = [fault for fault in faults if "client" in fault["targets"] and _shows_health(fault)]
+            if after:
+                fault = self._make_fault(f"{kind}_after_client", kind, earlier)
+                faults.append(fault | {"when": self._make_condition(rng.choice(after))})
+        if rng.random() < 0.5:
+            able = Ability.DEDUPLICATION in self._abilities and content["guarantee"] == Guarantee.EFFECTIVELY_ONCE
+            way = rng.choice(list(OnRestart)) if able else OnRestart.RESEND
+            workload.setdefault("client", {})["on_restart"] = str(way)
+
+    def _make_client_fault(
+        self, number: int, workload: dict[str, Any], earlier: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        rng = self._rng
+        subscriptions = workload["subscriptions"]
+        on_standby = [one for one in subscriptions if "standby" in one]
+        kinds = [name for name, kind in FAULT_KINDS.items() if kind.is_for_clients and name != "start"]
+        # Most clients die or freeze; a repeated task ends all clients of its role.
+        kind = "start" if on_standby and rng.random() < 0.4 else rng.choice([*kinds, "kill", "kill", "stop", "pause"])
+        role = ClientRole.PRODUCER
+        if kind == "start" or (kind != "fence" and subscriptions and rng.random() < 0.6):
+            role = ClientRole.CONSUMER
+        targets = self._make_client_targets(kind, role, workload)
+        at_s = round(min(rng.uniform(0, self._impact_s), rng.uniform(0, self._impact_s)) * 0.9, 1)
+        fault: dict[str, Any] = {"name": f"{role}_{kind}_{number}", "kind": kind, "targets": targets, "at_s": at_s}
+        ending = rng.random()
+        if ending < 0.5:
+            fault["heal_after_s"] = round(rng.uniform(0, min(3.0, self._impact_s - at_s)), 1)
+        elif ending < 0.7:
+            fault["heal_at_s"] = round(rng.uniform(min(at_s + 0.2, self._impact_s), self._impact_s), 1)
+        elif ending < 0.8:
+            fault["permanent"] = True
+        after = [one for one in earlier if "client" not in one["targets"] or _shows_health(one)]
+        if after and rng.random() < 0.15:
+            fault["when"] = self._make_condition(rng.choice(after))
+        return fault
+
+    def _make_client_targets(self, kind: str, role: ClientRole, workload: dict[str, Any]) -> dict[str, Any]:
+        rng = self._rng
+        targets: dict[str, Any] = {"client": str(role)}
+        subscriptions = [one for one in workload["subscriptions"] if kind != "start" or "standby" in one]
+        if role is ClientRole.PRODUCER:
+            clusters = workload.get("produce_on") or list(self._nodes)[:1]
+            names = [f"{cluster}-p{number}" for cluster in clusters for number in range(workload["producers"])]
+        else:
+            subscription = rng.choice(subscriptions)
+            consumers, name = subscription.get("consumers", 1), subscription["name"]
+            first = consumers if kind == "start" else 0
+            # Those on standby are started, or hit before they are.
+            names = [f"{name}-c{number}" for number in range(first, consumers + subscription.get("standby", 0))]
+        way = rng.choice(["names", "names", "subscription", "cluster", "all"])
+        if kind == "start" or (way == "names" and kind != TASK_RETRY):
+            targets["names"] = rng.sample(names, rng.randint(1, min(2, len(names))))
+        elif way == "subscription" and role is ClientRole.CONSUMER:
+            targets["subscription"] = subscription["name"]
+        elif way == "cluster" and role is ClientRole.PRODUCER:
+            targets["cluster"] = rng.choice(clusters)
+        if kind == TASK_RETRY:
+            targets["count"] = 1
+        elif "names" not in targets and rng.random() < 0.5:
+            targets["count"] = rng.choice([1, 1, 2])
+        if kind != "start" and rng.random() < 0.4:
+            # A producer has a batch of several messages only if many are due at a time.
+            rarely = [ClientMoment.HOLDS_UNACKNOWLEDGED] * 2 if role is ClientRole.PRODUCER else []
+            targets["now"] = str(rng.choice([*ClientMoment, *rarely]))
+        return targets
 
     def _make_workload(self, faults: Sequence[dict[str, Any]]) -> dict[str, Any]:
         rng = self._rng
@@ -438,6 +550,11 @@ class _Maker:
 
     def _choose_seconds(self, between: tuple[float, float]) -> float:
         return round(self._rng.uniform(*between), 1)
+
+
+def _shows_health(fault: dict[str, Any]) -> bool:
+    """Whether a condition can wait for the health of a fault's clients: they are down, or healed under load."""
+    return fault["kind"] not in ("fence", TASK_RETRY, "start") or bool({"heal_at_s", "heal_after_s"} & fault.keys())
 
 
 def list_fields(scenario: Scenario) -> set[str]:

@@ -103,10 +103,16 @@ class ClientRuntime:
         return answer.evidence or None if answer.state in _ENDED else None
 
     def is_healthy(self, spec: NodeSpec) -> bool:
-        """Return whether the client's last process is connected, or has ended by itself after it was."""
+        """Return whether the client's last process is connected, or has ended by itself after it was.
+
+        Raises NodeError if that can never be true, because the client's task is over.
+        """
         answer = self._read(spec.name)
         lasting = next((each for each in reversed(answer.epochs) if each.fault is None), None)
-        return answer.state in _RUNS and lasting is not None and lasting.ready_at is not None
+        is_healthy = answer.state in _RUNS and lasting is not None and lasting.ready_at is not None
+        if answer.over and not is_healthy:
+            raise NodeError(f"{spec.name} was not healthy: its task has ended")
+        return is_healthy
 
     def _read(self, name: str) -> ClientEpochs:
         answer = read_record(self.run, ClientEpochs, self.clients[name].client)

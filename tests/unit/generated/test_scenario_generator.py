@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import scenario_generator
 import write_scenarios
 import yaml
 from brokerproof.checks import load_scenario
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
+from brokerproof.experiment.fault import ClientMoment
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.workload import ClientRole, Commit
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from builders import SCENARIOS, SYSTEMS, TOPOLOGIES
@@ -25,8 +29,8 @@ PULSAR = (
 )
 WRITTEN = Directories((SCENARIOS,))
 SEEDS = range(200)
-# No fault of clients is generated, and only such faults make these settings differ from their defaults.
-FOR_FAULTS_OF_CLIENTS = {"on_restart", "access", "batch_index_acks"}
+# Of the settings of clients, no scenario has these.
+NOT_GENERATED = {"access", "batch_index_acks"}
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +65,68 @@ def test_the_same_seed_gives_the_same_file_and_another_one_another_file(
 def test_a_seed_gives_what_it_always_gave(tmp_path: Path) -> None:
     """A seed that somebody wrote down must mean the same run later."""
     ((_, scenario),) = generate(range(7, 8), TESTLOG, tmp_path)
-    assert [fault.kind for fault in scenario.faults] == ["pause"]
+    assert [fault.kind for fault in scenario.faults if not fault.targets.client] == ["pause"]
+
+
+def test_the_choices_about_clients_change_nothing_else_of_a_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def list_rests() -> list[dict[str, Any]]:
+        """The scenarios without what is chosen about clients."""
+        rests = []
+        for one, _ in generate(range(60), TESTLOG, tmp_path):
+            content = one.content
+            of_nodes = [fault for fault in content.get("faults", []) if not _is_about_clients(fault)]
+            bounds = {key: bound for key, bound in content.get("bounds", {}).items() if "_outputs/" not in key}
+            for subscription in content["workload"].get("subscriptions", []):
+                subscription.pop("commit", None)
+                subscription.pop("standby", None)
+            client = content["workload"].pop("client", {})
+            client.pop("on_restart", None)
+            rests.append({**content, "faults": of_nodes, "bounds": bounds, "client": client})
+        return rests
+
+    with_clients = list_rests()
+    for name in ("_add_outputs", "_add_client_faults"):
+        monkeypatch.setattr(scenario_generator._Maker, name, lambda *_: None)
+    assert list_rests() == with_clients
+
+
+def _is_about_clients(fault: dict[str, Any]) -> bool:
+    return "client" in fault["targets"] or fault["name"].endswith("_after_client")
+
+
+def test_every_kind_of_fault_of_clients_is_drawn_with_every_way_to_choose_them_and_with_outputs(tmp_path: Path) -> None:
+    made = generate(SEEDS, TESTLOG, tmp_path)
+    faults = [fault for _, scenario in made for fault in scenario.faults if fault.targets.client]
+    kinds = {name for name, kind in FAULT_KINDS.items() if kind.is_for_clients}
+    assert {(fault.kind, fault.targets.client) for fault in faults} == {
+        (kind, role)
+        for kind in kinds
+        for role in ClientRole
+        if (kind, role) not in {("fence", "consumer"), ("start", "producer")}
+    }
+    assert {field for fault in faults for field in fault.targets.model_fields_set} == {
+        "client", "names", "subscription", "cluster", "count", "now",
+    }  # fmt: skip
+    assert {fault.targets.moment for fault in faults} == {None, *ClientMoment}
+    of_clients = {fault.name for fault in faults}
+    waiting = [fault for _, scenario in made for fault in scenario.faults if fault.when]
+    assert {
+        (fault.targets.client is not None, fault.when.earlier_fault[0])
+        for fault in waiting
+        if fault.when and fault.when.earlier_fault[1] in of_clients
+    } == {(of_client, condition) for of_client in (True, False) for condition in ("healthy", "unhealthy")}
+    subscriptions = [each for _, scenario in made for each in scenario.workload.subscriptions]
+    assert {each.commit for each in subscriptions} == {None, *Commit}
+    assert {each.standby for each in subscriptions} == {None, 1, 2}
+    # Such a run is over before a streaming query has started again.
+    assert {each.streaming for each in subscriptions} == {None}
 
 
 def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choose_them(tmp_path: Path) -> None:
     made = generate(SEEDS, TESTLOG, tmp_path)
-    faults = [fault for _, scenario in made for fault in scenario.faults]
+    faults = [fault for _, scenario in made for fault in scenario.faults if not fault.targets.client]
     assert {fault.kind for fault in faults} == {"stop", "kill", "destroy", "start", "pause", "unload"}
     assert {field for fault in faults for field in fault.targets.model_fields_set} == {
         "nodes", "cluster", "region", "role", "now", "count",
@@ -79,7 +139,7 @@ def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choos
         "late_after_s",
         "regression.tolerance", "regression.window", "regression.tolerances",
     }  # fmt: skip
-    assert list_client_settings(made) == set(LogClientSettings.model_fields) - FOR_FAULTS_OF_CLIENTS
+    assert list_client_settings(made) == set(LogClientSettings.model_fields) - NOT_GENERATED
     workloads = [scenario.workload for _, scenario in made]
     assert min(one.rate for one in workloads) < 60 < 490 < max(one.rate for one in workloads)
     assert {len(one.subscriptions) for one in workloads} == {0, 1, 2, 3}
@@ -92,7 +152,7 @@ def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choos
 
 def test_a_large_system_gets_every_kind_of_fault_and_several_clusters(tmp_path: Path) -> None:
     made = generate(SEEDS, PULSAR, tmp_path)
-    faults = [fault for _, scenario in made for fault in scenario.faults]
+    faults = [fault for _, scenario in made for fault in scenario.faults if not fault.targets.client]
     assert {fault.kind for fault in faults} == {name for name, kind in FAULT_KINDS.items() if kind.is_for_nodes}
     assert {fault.targets.now for fault in faults} == {
         None, "topic_owner", "topic_holders", "coordination_leader", "coordination_followers",
@@ -101,9 +161,9 @@ def test_a_large_system_gets_every_kind_of_fault_and_several_clusters(tmp_path: 
     assert fields >= {
         "faults.link.delay_ms", "faults.link.bandwidth_mbit", "faults.link.direction", "faults.link.regions",
         "faults.when.rereplicated", "workload.region", "workload.subscriptions.region",
-        "workload.subscriptions.consumers", "workload.subscriptions.moves.to",
+        "workload.subscriptions.consumers", "workload.subscriptions.moves.to", "workload.subscriptions.streaming",
     }  # fmt: skip
-    assert list_client_settings(made) == set(PulsarClientSettings.model_fields) - FOR_FAULTS_OF_CLIENTS
+    assert list_client_settings(made) == set(PulsarClientSettings.model_fields) - NOT_GENERATED
     assert {len(scenario.workload.produce_on) for _, scenario in made} >= {0, 1, 2}
 
 

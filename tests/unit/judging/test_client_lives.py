@@ -53,6 +53,11 @@ def test_a_client_that_stays_dead_is_away_until_its_task_is_over(run: Run) -> No
     assert list_absences(run, "load-0") == [(10, OVER)]
 
 
+def test_a_client_on_standby_that_was_started_and_never_connected_was_never_away(run: Run) -> None:
+    live(run, "load-0", {"ended_at": 10, "fault": "f"}, {"started_at": 12, "ended_at": 40})
+    assert (list_absences(run, "load-0"), list_epochs_ended_by_faults(run, "load-0")) == ([], {0})
+
+
 def test_a_client_that_ended_by_itself_or_that_no_fault_acts_on_was_never_away(run: Run) -> None:
     live(run, "load-0", {"ready_at": 1, "ended_at": 10})
     for client in ("load-0", "load-1"):
