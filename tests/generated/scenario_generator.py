@@ -351,6 +351,8 @@ class _Maker:
             workload["namespace"] = rng.choice(self._namespaces)
         if rng.random() < 0.4:
             workload["produce_on"] = rng.sample(clusters, rng.randint(1, len(clusters)))
+        if workload["keys"] >= 2 * producers * len(clusters) and rng.random() < 0.2:
+            workload["hot_key_share"] = rng.choice([0.01, 0.5, 0.9])
         if self._topology.links and rng.random() < 0.4:
             workload["region"] = rng.choice(self._list_regions())
         if rng.random() < 0.6:

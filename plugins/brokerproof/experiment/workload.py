@@ -248,6 +248,13 @@ class Workload(FrozenModel):
     )
     size: int = Field(200, ge=16, le=5_000_000, description="bytes of payload")
     keys: int = Field(100, ge=1, le=1_000_000, description="different keys; each belongs to one producer")
+    # Null, so that runs of before compare with those of today.
+    hot_key_share: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="part of each producer's messages that have its first key; by default all keys get equally many",
+    )
     producers: int = Field(2, ge=1, le=1_000, description="producers on each of `produce_on`")
     produce_on: list[str] = Field(
         default_factory=list, description="clusters; by default the first one of the topology"
@@ -268,6 +275,12 @@ class Workload(FrozenModel):
                 f"{self.keys} keys are fewer than {self.producer_count} producers; each needs a key of its own",
                 field="keys",
                 remedy=f"give at least {self.producer_count}",
+            )
+        if self.hot_key_share is not None and self.keys < 2 * self.producer_count:
+            raise InputError(
+                "a producer with one key has no other keys beside a hot one",
+                field="hot_key_share",
+                remedy=f"leave it out, or set `keys` to at least {2 * self.producer_count}",
             )
         return self
 

@@ -74,6 +74,7 @@ def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choos
     fields = set().union(*(list_fields(scenario) for _, scenario in made))
     assert fields >= {
         "overrides", "guarantee", "tighten", "loosen", "workload.partitions", "workload.produce_on", "destroyed",
+        "workload.hot_key_share",
         "workload.subscriptions.type", "workload.subscriptions.cluster", "faults.when.unhealthy", "faults.heal_at_s",
         "faults.permanent", "bounds", "owner.steady", "owner.recovery", "settle_s", "tags",
         "late_after_s",
