@@ -108,7 +108,7 @@ class ProducerTask:
         count = len(self.keys)
         if self.hot_key_share is None or count == 1:
             return seqs % count
-        # The messages of the hot key are spread evenly: so many have a lower seq.
+        # The hot key's messages with a lower seq. They are spread evenly.
         hot = np.floor(seqs * self.hot_key_share).astype(np.int64)
         is_hot = np.floor((seqs + 1) * self.hot_key_share) > hot
         return np.where(is_hot, 0, 1 + (seqs - hot) % (count - 1))

@@ -22,6 +22,7 @@ class Ability(StrEnum):
     REASSIGNMENT = "reassignment"
     CONFIRMED_ACKS = "confirmed_acks"
     MEMBERSHIP = "membership"
+    NEGATIVE_ACKS = "negative_acks"
     REPLICATION = "replication"
     REPLICATED_SUBSCRIPTIONS = "replicated_subscriptions"
     MOVING_SUBSCRIPTIONS = "moving_subscriptions"
@@ -45,6 +46,7 @@ _MEANINGS = {
     Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
     Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
     Ability.MEMBERSHIP: "say which consumers are connected to a subscription",
+    Ability.NEGATIVE_ACKS: "deliver a message again that a consumer answered negatively",
     Ability.REPLICATION: "send what is published in one cluster to another one",
     Ability.REPLICATED_SUBSCRIPTIONS: "make what a subscription acknowledged known to another cluster",
     Ability.MOVING_SUBSCRIPTIONS: "let a subscription go on in another cluster",

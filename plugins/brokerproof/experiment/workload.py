@@ -164,6 +164,15 @@ class Subscription(FrozenModel):
         "checkpoint and has no subscription in the system; the value says how it writes outputs",
     )
 
+    negative_ack_every: int | None = Field(
+        None,
+        ge=2,
+        le=1_000_000,
+        description="its consumers answer each message negatively whose number at its producer is divisible by this "
+        "one, and get it again later; they acknowledge every message that the system says it had delivered before; "
+        "by default they answer none negatively",
+    )
+
     @model_validator(mode="after")
     def _check_exclusive(self) -> Self:
         if self.type is SubscriptionType.EXCLUSIVE and (self.consumers > 1 or self.standby):
@@ -176,12 +185,20 @@ class Subscription(FrozenModel):
             raise InputError("a subscription that moves writes no outputs", field="commit", remedy="leave it out")
         if self.streaming is not None:
             plain = Subscription.model_construct(name=self.name)
-            for field in ("type", "consumers", "standby", "replicated", "moves", "commit"):
+            for field in ("type", "consumers", "standby", "replicated", "moves", "commit", "negative_ack_every"):
                 if getattr(self, field) != getattr(plain, field):
                     raise InputError(
                         "a streaming query is one consumer without a subscription in the system",
                         field=field,
                         remedy="leave it out",
+                    )
+        if self.negative_ack_every is not None:
+            for field, refuses in (("type", not self.type.shares_messages), ("commit", self.commit is not None)):
+                if refuses:
+                    raise InputError(
+                        "only a subscription that shares its messages and writes no outputs can answer negatively",
+                        field=field,
+                        remedy="use `shared` or `key_shared`" if field == "type" else "leave it out",
                     )
         return self
 

@@ -85,6 +85,7 @@ class PulsarClients:
         return PulsarProducer(producer, is_numbered=self._settings.on_restart is OnRestart.CONTINUE)
 
     def consumer(self, subscription: Subscription, name: str) -> PulsarConsumer:
+        delay_ms = self._settings.redelivery_delay_ms
         return PulsarConsumer(
             self._client.subscribe(
                 self._topic,
@@ -94,6 +95,7 @@ class PulsarClients:
                 receiver_queue_size=self._settings.receiver_queue,
                 initial_position=pulsar.InitialPosition.Earliest,
                 replicate_subscription_state_enabled=subscription.replicated,
+                **({} if delay_ms is None else {"negative_ack_redelivery_delay_ms": delay_ms}),
             )
         )
 
@@ -224,6 +226,9 @@ class PulsarConsumer:
 
     def acknowledge(self, message: Any) -> None:
         self._consumer.acknowledge(message)
+
+    def refuse(self, message: Any) -> None:
+        self._consumer.negative_acknowledge(message)
 
     def close(self) -> None:
         self._consumer.close()

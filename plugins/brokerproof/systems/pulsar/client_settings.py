@@ -37,6 +37,14 @@ class PulsarClientSettings(ClientSettings):
     )
     receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches in advance")
 
+    # Null, so that runs of before compare with those of today.
+    redelivery_delay_ms: int | None = Field(
+        None,
+        ge=0,
+        description="time after which a message comes again that a consumer answered negatively; by default the "
+        "client's own 60,000 ms",
+    )
+
     @property
     def batches(self) -> bool:
         return self.batching_delay_ms > 0 and self.batching_messages > 1
