@@ -35,6 +35,7 @@ GOOD: dict[str, Any] = {
 REPLICATING = {
     "topology": "geo_replication_wan",
     "workload.namespace": "world/global",
+    "workload.hot_key_share": 0.5,
     "owner": {},
     "faults": [{"name": "gone", "kind": "kill", "targets": {"cluster": "cluster-eu", "role": "broker"}}],
 }

@@ -24,7 +24,9 @@ LATER_SCENARIO_FIELDS = {
 LATER_FAULT_FIELDS = {"heal_after_s": None}
 # All targets were nodes, and consumers wrote no outputs.
 LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
-LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None, "streaming": None}
+LATER_SUBSCRIPTION_FIELDS = {"commit": None, "standby": None, "streaming": None, "negative_ack_every": None}
+# All keys had equally many messages.
+LATER_WORKLOAD_FIELDS = {"hot_key_share": None}
 # A restarted producer went on behind its open messages.
 LATER_CLIENT_FIELDS = {"on_restart": None}
 # No node had a service manager.
@@ -46,6 +48,7 @@ def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     for fault in recorded["scenario"]["faults"]:
         fault |= LATER_FAULT_FIELDS
         fault["targets"] |= LATER_TARGETS_FIELDS
+    recorded["scenario"]["workload"] |= LATER_WORKLOAD_FIELDS
     recorded["scenario"]["workload"]["client"] |= LATER_CLIENT_FIELDS
     for subscription in recorded["scenario"]["workload"]["subscriptions"]:
         subscription |= LATER_SUBSCRIPTION_FIELDS
