@@ -441,6 +441,9 @@ def _list_subscription_mistakes(
             )
             faults = [fault.name for fault in scenario.faults]
             yield from _find_unknown(subscription.moves.after, faults, "fault", f"{at}.moves.after")
+        if subscription.negative_ack_every is not None:
+            field = f"{at}.negative_ack_every"
+            yield from _find_inability(system, workload, Ability.NEGATIVE_ACKS, field, remedy="leave it out")
         if subscription.commit is Commit.BEFORE:
             yield from _find_inability(
                 system,

@@ -190,10 +190,13 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
     homes = scenario.workload.list_homes(topology)
     times = [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]
     links = [f"{here}>{there}" for link in topology.links for here, there in (link.between, link.between[::-1])]
+    subscriptions = scenario.workload.subscriptions
+    sharing = [each.name for each in subscriptions if each.type.shares_messages]
     ways = [f"{home}>{other}" for home, other in list_replication_ways(topology, scenario.workload)]
     subjects: dict[str, Collection[str]] = {
         "fault": list_harmful_faults(scenario),
         "destroying fault": list_destroying_faults(scenario),
+        "fault with a hot key": list_harmful_faults(scenario) if scenario.workload.hot_key_share else (),
         "phase": tuple(Phase),
         "phase or fault that slows": [
             *times,
@@ -202,8 +205,13 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "way and phase or fault that slows": [f"{link}/{time}" for link, time in product(links, times)],
         "way and phase": [f"{way}/{phase}" for way, phase in product(ways, Phase)],
         "moment": [*Phase, "read_back", *(f"before {fault.name}" for fault in scenario.faults), "end"],
-        "subscription": [each.name for each in scenario.workload.subscriptions if each.moves],
-        "subscription with outputs": [each.name for each in scenario.workload.subscriptions if each.outputs_guarantee],
+        "subscription": [each.name for each in subscriptions if each.moves],
+        "sharing subscription": sharing,
+        "subscription by key": [each.name for each in subscriptions if each.type is SubscriptionType.KEY_SHARED],
+        "sharing subscription and phase or fault": [
+            f"{name}/{time}" for name, time in product(sharing, [*Phase, *list_harmful_faults(scenario)])
+        ],
+        "subscription with outputs": [each.name for each in subscriptions if each.outputs_guarantee],
         "anomaly": MISSING,
         "run": ("run",),
         "end of run": ("end_of_run",),

@@ -463,6 +463,8 @@ class _Maker:
             workload["namespace"] = rng.choice(self._namespaces)
         if rng.random() < 0.4:
             workload["produce_on"] = rng.sample(clusters, rng.randint(1, len(clusters)))
+        if workload["keys"] >= 2 * producers * len(clusters) and rng.random() < 0.2:
+            workload["hot_key_share"] = rng.choice([0.01, 0.5, 0.9])
         if self._topology.links and rng.random() < 0.4:
             workload["region"] = rng.choice(self._list_regions())
         if rng.random() < 0.6:
@@ -484,6 +486,8 @@ class _Maker:
         known = self._system.client_settings.model_fields
         if "answer_timeout_s" in known:
             values["answer_timeout_s"] = rng.choice([1, 2, 5])
+        if "redelivery_delay_ms" in known:
+            values["redelivery_delay_ms"] = rng.choice([0, 500, 2000])
         values = {field: value for field, value in values.items() if field in known}
         return {field: values[field] for field in rng.sample(list(values), rng.randint(1, len(values)))}
 
@@ -495,6 +499,9 @@ class _Maker:
         }
         if rng.random() < 0.15:
             subscription["consumers"] = rng.randint(2, 3)
+        shares = SubscriptionType(subscription["type"]).shares_messages
+        if Ability.NEGATIVE_ACKS in self._abilities and shares and rng.random() < 0.2:
+            subscription["negative_ack_every"] = rng.choice([2, 10, 100])
         if rng.random() < 0.3:
             subscription["cluster"] = self._choose_cluster()
         if self._topology.links and rng.random() < 0.3:

@@ -121,6 +121,11 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
             "workload.subscriptions.0.acks",
             "acknowledge a message together with all those before it",
         ),
+        (
+            {"workload.subscriptions": [{"name": "s", "type": "shared", "negative_ack_every": 2}]},
+            "workload.subscriptions.0.negative_ack_every",
+            "deliver a message again",
+        ),
         ({"guarantee": "effectively_once"}, "guarantee", "store a message once that its producer sends again"),
         ({"bounds": {"rereplicate_s": {"max": 5}}}, "bounds.rereplicate_s", "how much of its data lacks a copy"),
         ({"bounds": {"segments_not_spanning/end": {"max": 0}}}, "bounds.segments_not_spanning/end", "hold the copies"),

@@ -11,11 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
+
+import pyarrow as pa
 
 from brokerproof import clock
 from brokerproof.clients.client_process import run_client
@@ -30,7 +32,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.run.tables import Batches, make_batch
-from brokerproof.systems.abilities import ConfirmsAcks
+from brokerproof.systems.abilities import ConfirmsAcks, NegativelyAcknowledges, require
 from brokerproof.systems.clients import Clients, Consumer
 from brokerproof.systems.registry import make_clients, make_observation, name_topic
 
@@ -171,7 +173,9 @@ class MovingConsumer:
                 self.say_ready()
             receive = self._receive
             if self.keep is not None:
-                acknowledge = self._acknowledge
+                acknowledge: Callable[[Consumer, Sequence[Any]], None] = self._acknowledge
+                if self.subscription.negative_ack_every is not None:
+                    acknowledge = partial(self._answer, clients.describe, self.subscription.negative_ack_every)
                 if self.subscription.commit is not None:
                     incarnation = self.first_incarnation + moves
                     acknowledge = self._make_processing(clients, cluster, incarnation, self.subscription.commit).process
@@ -237,12 +241,34 @@ class MovingConsumer:
             self.deliveries.add(message)
             messages.append(message)
 
-    def _acknowledge(self, consumer: Consumer, messages: Sequence[Any]) -> None:
+    def _acknowledge(self, consumer: Consumer, messages: Sequence[Any], refused: Collection[int] = ()) -> None:
+        """Acknowledge messages, and answer those negatively whose indexes are in `refused`."""
         count = len(messages)
         for done, message in enumerate(messages):
             moment = ClientMoment.IN_BATCH if done else ClientMoment.HOLDS_UNACKNOWLEDGED
             self.reach(moment, f"{count - done:,} of {count:,} messages that it has not acknowledged")
-            consumer.acknowledge(message)
+            if done in refused:
+                require(consumer, NegativelyAcknowledges).refuse(message)
+            else:
+                consumer.acknowledge(message)
+
+    def _answer(
+        self,
+        describe: Callable[[Sequence[Any]], Mapping[str, Any]],
+        every: int,
+        consumer: Consumer,
+        messages: Sequence[Any],
+    ) -> None:
+        """Answer each `every`-th message of a producer negatively unless it came before, and acknowledge the others."""
+        columns = describe(messages)
+        names = ("seq", "redelivery_count")
+        seqs, counts = (pa.array(columns[name], pa.int64()).to_pylist() for name in names)
+        refused = {
+            index
+            for index, (seq, count) in enumerate(zip(seqs, counts, strict=True))
+            if seq is not None and seq % every == 0 and not count
+        }
+        self._acknowledge(consumer, messages, refused)
 
     def _make_processing(self, clients: Clients, cluster: str, incarnation: int, commit: Commit) -> Processing:
         name, home = self.task.subscription, self.task.cluster
@@ -337,7 +363,8 @@ def consume(
 
     consumer.reach, consumer.say_ready = reach, say_ready
     may_end = any(fault.targets.client is ClientRole.CONSUMER for fault in run.scenario.faults)
-    if may_end or consumer.subscription.outputs_guarantee is not None:
+    subscription = consumer.subscription
+    if may_end or subscription.outputs_guarantee is not None or subscription.negative_ack_every is not None:
         consumer.keep = write
     observation = make_observation(run)
     # A streaming query acknowledges nothing, and a topic that stores no messages keeps no acks.

@@ -90,7 +90,9 @@ log = logging.getLogger(__name__)
 class ProducerTask:
     """One producer: the cluster that it publishes to, the keys of its messages, and its rate in messages a second.
 
-    If the load has to find its rate, `rate` is the first one, and later ones are in the record `LoadRates`.
+    If the load has to find its rate, `rate` is the first one, and later ones are in the record `LoadRates`. The share
+    `hot_key_share` of its messages has the first key, and the other keys share the rest. If it is None, all keys take
+    turns.
     """
 
     number: int
@@ -99,6 +101,21 @@ class ProducerTask:
     producer: str
     keys: tuple[str, ...]
     rate: float
+    hot_key_share: float | None = None
+
+    def number_keys(self, seqs: Any) -> Any:
+        """Return, for each message of the array `seqs`, the index of its key in `keys`."""
+        count = len(self.keys)
+        if self.hot_key_share is None or count == 1:
+            return seqs % count
+        # The hot key's messages with a lower seq. They are spread evenly.
+        hot = np.floor(seqs * self.hot_key_share).astype(np.int64)
+        is_hot = np.floor((seqs + 1) * self.hot_key_share) > hot
+        return np.where(is_hot, 0, 1 + (seqs - hot) % (count - 1))
+
+    def list_keys(self, seqs: range) -> list[str]:
+        """Return the key of each message."""
+        return [self.keys[index] for index in self.number_keys(np.array(seqs))]
 
 
 def plan_producers(run: Run) -> list[ProducerTask]:
@@ -115,6 +132,7 @@ def plan_producers(run: Run) -> list[ProducerTask]:
             # A key belongs to one producer of one cluster, because no system promises order across two clusters.
             keys=tuple(f"k{key}" for key in range(each.number, workload.keys, len(clients))),
             rate=rate / workload.producers,
+            hot_key_share=workload.hot_key_share,
         )
         for each in clients
     ]
@@ -319,7 +337,8 @@ class ScheduledProducer:
                 time.sleep(_TICK_S)
             content = make_payload(self.task.producer, seq, self.workload.size)
             self.attempts.begin(seq, hash_payload(content), clock.now_us())
-            producer.send(seq, self.task.keys[seq % len(self.task.keys)], content, partial(self.attempts.settle, seq))
+            (key,) = self.task.list_keys(range(seq, seq + 1))
+            producer.send(seq, key, content, partial(self.attempts.settle, seq))
 
     def _send_all(self, send: Callable[..., None]) -> None:
         limit = self.workload.client.max_pending
@@ -373,20 +392,22 @@ class ScheduledProducer:
 
         `held_up_s` is the same of the first message. No message is sent after `gives_up_us`.
         """
-        name, keys, size = self.task.producer, self.task.keys, self.workload.size
+        name, size = self.task.producer, self.workload.size
         begin, settle = self.attempts.begin, self.attempts.settle
         first = self.scheduled
-        contents = [make_payload(name, seq, size) for seq in range(first, first + count)]
+        seqs = range(first, first + count)
+        contents = [make_payload(name, seq, size) for seq in seqs]
+        keys = self.task.list_keys(seqs)
         sent_us = begun_us = self._find_standstill()
         due_at = self._schedule.find_time(first)
         late_s = begun_us / 1e6 - due_at
         if late_s < IN_TIME_S:
             held_up_s = 0.0
         self._times.enter(Activity.SENDING, begun_us, is_late=late_s > IN_TIME_S)
-        for seq, content in enumerate(contents, first):
+        for seq, key, content in zip(seqs, keys, contents, strict=True):
             begin(seq, hash_payload(content), sent_us)
             self.scheduled = seq + 1
-            send(seq, keys[seq % len(keys)], content, partial(settle, seq))
+            send(seq, key, content, partial(settle, seq))
             if self._reach is not None:
                 self._reach_moments(first + count - seq - 1)
             sent_us = clock.now_us()
@@ -691,7 +712,7 @@ def _make_rows(
         "publishes",
         {
             "seq": numbers,
-            "key": pa.array(task.keys).take(pa.array(numbers % len(task.keys))),
+            "key": pa.array(task.keys).take(pa.array(task.number_keys(numbers))),
             "payload_hash": hashes,
             "scheduled_at": schedule.compute_times_us(numbers),
             "sent_at": sent_at,

@@ -26,6 +26,7 @@ class Ability(StrEnum):
     INDIVIDUAL_ACKS = "individual_acks"
     CUMULATIVE_ACKS = "cumulative_acks"
     MEMBERSHIP = "membership"
+    NEGATIVE_ACKS = "negative_acks"
     REPLICATION = "replication"
     REPLICATED_SUBSCRIPTIONS = "replicated_subscriptions"
     MOVING_SUBSCRIPTIONS = "moving_subscriptions"
@@ -58,6 +59,7 @@ _MEANINGS = {
     Ability.INDIVIDUAL_ACKS: "acknowledge a message without those before it",
     Ability.CUMULATIVE_ACKS: "acknowledge a message together with all those before it",
     Ability.MEMBERSHIP: "say which consumers are connected to a subscription",
+    Ability.NEGATIVE_ACKS: "deliver a message again that a consumer answered negatively",
     Ability.REPLICATION: "send what is published in one cluster to another one",
     Ability.REPLICATED_SUBSCRIPTIONS: "make what a subscription acknowledged known to another cluster",
     Ability.MOVING_SUBSCRIPTIONS: "let a subscription go on in another cluster",
@@ -72,6 +74,7 @@ _OF_STORED_MESSAGES = frozenset(
         Ability.POSITIONS,
         Ability.COPIES,
         Ability.CONFIRMED_ACKS,
+        Ability.NEGATIVE_ACKS,
         Ability.REPLICATION,
         Ability.REPLICATED_SUBSCRIPTIONS,
         Ability.MOVING_SUBSCRIPTIONS,

@@ -33,6 +33,11 @@ class SubscriptionType(StrEnum):
         """Whether a subscription of this type receives the messages of one key in order."""
         return self is not SubscriptionType.SHARED
 
+    @property
+    def shares_messages(self) -> bool:
+        """Whether several consumers of a subscription of this type receive messages of one partition at a time."""
+        return self in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+
 
 class Suite(StrEnum):
     """The five suites that come with Brokerproof, each a file in expectations/."""

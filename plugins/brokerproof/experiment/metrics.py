@@ -59,8 +59,8 @@ class Metric:
 
     @property
     def is_per_fault(self) -> bool:
-        """Whether the metric has one value for each fault, or for each fault that destroys data."""
-        return self.subject in ("fault", "destroying fault")
+        """Whether the metric has one value for each fault, or for each of some faults."""
+        return self.subject in ("fault", "destroying fault", "fault with a hot key")
 
 
 METRICS: Mapping[str, Metric] = {
@@ -165,6 +165,17 @@ METRICS: Mapping[str, Metric] = {
         ends_with_load=True,
         above_zero=True,
     ),
+    "longest_hot_key_gap_s": Metric(
+        unit="s",
+        subject="fault with a hot key",
+        meaning=(
+            "longest time without a new delivery of a producer's hot key (`hot_key_share`) to a subscription that "
+            "touches the fault's span"
+        ),
+        demand="The longest time without a delivery of a hot key is as short as the scenario demands.",
+        ends_with_load=True,
+        above_zero=True,
+    ),
     "rpo_messages": Metric(
         unit="messages",
         meaning="messages sent before the effect, acked or seen, that no cluster holds any more",
@@ -226,6 +237,47 @@ METRICS: Mapping[str, Metric] = {
         demand="The number of repeated outputs is within the bounds of the scenario.",
         compared=False,
         minimum_is_to_show=True,
+    ),
+    "redelivered_messages": Metric(
+        unit="messages",
+        subject="sharing subscription",
+        meaning=(
+            "messages that a `shared` or `key_shared` subscription got twice or more from one position, or that the "
+            "system says it had delivered before; with a minimum, a run that shows fewer is undecided"
+        ),
+        demand="The number of redelivered messages is within the bounds of the scenario.",
+        needs=Ability.POSITIONS,
+        compared=False,
+        minimum_is_to_show=True,
+    ),
+    "overtaken_messages": Metric(
+        unit="messages",
+        subject="subscription by key",
+        meaning=(
+            "messages whose last delivery to a `key_shared` subscription came after the last delivery of a later "
+            "message of their producer and key; with a minimum, a run that shows fewer is undecided"
+        ),
+        demand="The number of messages that a later message of their key overtook is within the scenario's bounds.",
+        compared=False,
+        minimum_is_to_show=True,
+    ),
+    "longest_overtaking_s": Metric(
+        unit="s",
+        subject="subscription by key",
+        meaning=(
+            "longest time from the last delivery of a later message of a producer's key to the last delivery of an "
+            "overtaken message, 0 without one"
+        ),
+        demand="The order of a key is changed for no longer than the scenario allows.",
+    ),
+    "largest_consumer_share": Metric(
+        unit="share",
+        subject="sharing subscription and phase or fault",
+        meaning=(
+            "part of the deliveries to a `shared` or `key_shared` subscription that its busiest consumer received, in "
+            "a phase or in the span of a fault"
+        ),
+        demand="The busiest consumer's share of the load is within the scenario's bounds.",
     ),
     "rereplicate_s": Metric(
         unit="s",

@@ -177,6 +177,15 @@ class Subscription(FrozenModel):
         "checkpoint and has no subscription in the system; the value says how it writes outputs",
     )
 
+    negative_ack_every: int | None = Field(
+        None,
+        ge=2,
+        le=1_000_000,
+        description="its consumers answer each message negatively whose number at its producer is divisible by this "
+        "one, and get it again later; they acknowledge every message that the system says it had delivered before; "
+        "by default they answer none negatively",
+    )
+
     @model_validator(mode="after")
     def _check_exclusive(self) -> Self:
         if self.type is SubscriptionType.EXCLUSIVE and (self.consumers > 1 or self.standby):
@@ -196,12 +205,29 @@ class Subscription(FrozenModel):
             raise InputError("a subscription that moves writes no outputs", field="commit", remedy="leave it out")
         if self.streaming is not None:
             plain = Subscription.model_construct(name=self.name)
-            for field in ("type", "consumers", "standby", "replicated", "moves", "commit", "acks"):
+            for field in (
+                "type",
+                "consumers",
+                "standby",
+                "replicated",
+                "moves",
+                "commit",
+                "acks",
+                "negative_ack_every",
+            ):
                 if getattr(self, field) != getattr(plain, field):
                     raise InputError(
                         "a streaming query is one consumer without a subscription in the system",
                         field=field,
                         remedy="leave it out",
+                    )
+        if self.negative_ack_every is not None:
+            for field, refuses in (("type", not self.type.shares_messages), ("commit", self.commit is not None)):
+                if refuses:
+                    raise InputError(
+                        "only a subscription that shares its messages and writes no outputs can answer negatively",
+                        field=field,
+                        remedy="use `shared` or `key_shared`" if field == "type" else "leave it out",
                     )
         return self
 
@@ -291,6 +317,13 @@ class Workload(FrozenModel):
     )
     size: int = Field(200, ge=16, le=5_000_000, description="bytes of payload")
     keys: int = Field(100, ge=1, le=1_000_000, description="different keys; each belongs to one producer")
+    # Null, so that runs of before compare with those of today.
+    hot_key_share: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="part of each producer's messages that have its first key; by default all keys get equally many",
+    )
     producers: int = Field(2, ge=1, le=1_000, description="producers on each of `produce_on`")
     produce_on: list[str] = Field(
         default_factory=list, description="clusters; by default the first one of the topology"
@@ -311,6 +344,12 @@ class Workload(FrozenModel):
                 f"{self.keys} keys are fewer than {self.producer_count} producers; each needs a key of its own",
                 field="keys",
                 remedy=f"give at least {self.producer_count}",
+            )
+        if self.hot_key_share is not None and self.keys < 2 * self.producer_count:
+            raise InputError(
+                "a producer with one key has no other keys beside a hot one",
+                field="hot_key_share",
+                remedy=f"leave it out, or set `keys` to at least {2 * self.producer_count}",
             )
         return self
 

@@ -8,7 +8,7 @@ observation. The system has the ability if this part has the protocol's methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.abilities import Ability
@@ -180,6 +180,14 @@ class NumberedProducer(Protocol):
 
     def find_last_seq(self) -> int:
         """Return the seq of the last message of this producer's name that the system had stored; -1 if it has none."""
+
+
+@runtime_checkable
+class NegativelyAcknowledges(Protocol):
+    """A consumer of a system that delivers a message again which was answered negatively."""
+
+    def refuse(self, message: Any) -> None:
+        """Answer a message negatively without waiting, so that its subscription gets it again later."""
 
 
 # {ability: the protocol that shows it}. A system declares all other abilities.

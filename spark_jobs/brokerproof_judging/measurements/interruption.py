@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokerproof.clients.producing import plan_producers
 from brokerproof.run.directory import Run
 from brokerproof.systems.destinations import list_replication_ways
 
@@ -93,6 +94,7 @@ class ClientEvents:
     interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
     ack_gaps: Mapping[str, Gap] = field(default_factory=dict)
     delivery_gaps: Mapping[str, Gap] = field(default_factory=dict)
+    hot_key_gaps: Mapping[str, Gap] = field(default_factory=dict)
     # One entry for each place that sent a message after the effect, or held a message back until the end.
     first_acks: Mapping[str, Sequence[FirstAck]] = field(default_factory=dict)
 
@@ -111,6 +113,7 @@ def read_client_events(run: Run, times: RunTimes) -> ClientEvents:
             interruptions=_read_interruptions(connection, faults, times.load.end_us),
             ack_gaps=_find_longest(gaps, faults, "acks"),
             delivery_gaps=_find_longest(gaps, faults, "deliveries"),
+            hot_key_gaps=_find_longest(gaps, faults, "hot key"),
             first_acks=_read_first_acks(connection, faults, standstills.of_acks, times.load.end_us),
         )
 
@@ -128,6 +131,8 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
             moves.append((each.name, label))
         homes = {*clusters, *(home for home, other in ways if other in clusters)}
         expecting += [(home, label, each.name) for home in sorted(homes)]
+    # All other keys of a producer get messages less often, so a gap of theirs says little.
+    hot_keys = [(task.cluster, task.keys[0]) for task in plan_producers(run) if workload.hot_key_share is not None]
     late_after_us = round(run.scenario.late_after_s * 1e6)
     define_values(
         connection,
@@ -148,6 +153,7 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
             ("interruptions", standstills.of_acks, late_after_us),
             ("acks", standstills.of_acks, 0),
             ("deliveries", standstills.of_deliveries, 0),
+            ("hot key", standstills.of_deliveries, 0),
         )
         for time in list_free_times(of_clients, lead_us)
     ]
@@ -158,6 +164,7 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
             "moves": make_small_table("subscription string, label string", moves),
             # By home, the subscriptions that have to get its messages.
             "expecting": make_small_table("home string, label string, subscription string", expecting),
+            "hot_keys": make_small_table("home string, key string", hot_keys),
             "free_times": make_small_table("kind string, client string, start int64, until int64", free),
         },
     )
@@ -228,13 +235,14 @@ def _read_first_acks(
 def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Estimate]:
     """Return {metric: estimate} of a fault.
 
-    The metrics are `first_ack_s`, `rto_s`, `unavailable_s`, `longest_ack_gap_s` and `longest_delivery_gap_s`. If the
-    load had ended when the fault was injected, no metric has a value.
+    The metrics are `first_ack_s`, `rto_s`, `unavailable_s`, `longest_ack_gap_s`, `longest_delivery_gap_s` and
+    `longest_hot_key_gap_s`. If the load had ended when the fault was injected, no metric has a value.
     """
     if not fault.client_span.seconds:
         never = Estimate(value=None, evidence="the load had ended when the fault was injected")
-        metrics = ("first_ack_s", "rto_s", "unavailable_s", "longest_ack_gap_s", "longest_delivery_gap_s")
-        return dict.fromkeys(metrics, never)
+        gaps = ("longest_ack_gap_s", "longest_delivery_gap_s", "longest_hot_key_gap_s")
+        return dict.fromkeys(("first_ack_s", "rto_s", "unavailable_s", *gaps), never)
+    nobody = None if run.scenario.workload.subscriptions else Estimate(value=None, evidence="nobody consumed")
     interruptions = events.interruptions.get(fault.name)
     late_after_s = run.scenario.late_after_s
     return {
@@ -242,9 +250,8 @@ def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault:
         "rto_s": _read_rto(times, interruptions, fault, late_after_s),
         "unavailable_s": _read_unavailable(interruptions, fault, late_after_s),
         "longest_ack_gap_s": _read_longest_gap(times, events.ack_gaps.get(fault.name), "ack"),
-        "longest_delivery_gap_s": _read_longest_gap(times, events.delivery_gaps.get(fault.name), "delivery")
-        if run.scenario.workload.subscriptions
-        else Estimate(value=None, evidence="nobody consumed"),
+        "longest_delivery_gap_s": nobody or _read_longest_gap(times, events.delivery_gaps.get(fault.name), "delivery"),
+        "longest_hot_key_gap_s": nobody or _read_longest_gap(times, events.hot_key_gaps.get(fault.name), "delivery"),
     }
 
 

@@ -37,6 +37,7 @@ from brokerproof_judging.measurements.publishing import measure_publishing, meas
 from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
+from brokerproof_judging.measurements.sharing import measure_sharing
 from brokerproof_judging.measurements.standstills import read_standstills
 from brokerproof_judging.messages.legality import list_destroyed
 
@@ -72,6 +73,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield from measure_missing(run, counts)
     yield from measure_missed(run, times, messages)
     yield from measure_outputs(run, messages)
+    yield from measure_sharing(run, times)
     yield from measure_publishing(run, times, messages)
     yield from measure_link(run, times, samples)
     yield from measure_replication_lag(run, times, messages)
@@ -104,9 +106,16 @@ def measure_faults(
 
 
 def _list_metrics(run: Run, fault: str) -> Iterator[str]:
-    """Yield the metrics of a fault. Only a fault that wipes disks has `lost_later_messages`."""
-    destroys = fault in list_destroying_faults(run.scenario)
-    return (name for name in FAULT_METRICS if destroys or METRICS[name].subject != "destroying fault")
+    """Yield the metrics of a fault.
+
+    Only a fault that wipes disks has `lost_later_messages`. Only in a run with a hot key, a fault has
+    `longest_hot_key_gap_s`.
+    """
+    applies = {
+        "destroying fault": fault in list_destroying_faults(run.scenario),
+        "fault with a hot key": run.scenario.workload.hot_key_share is not None,
+    }
+    return (name for name in FAULT_METRICS if applies.get(METRICS[name].subject, True))
 
 
 def group_by_fault(measurements: Iterable[Measurement]) -> dict[str, dict[str, float | None]]:

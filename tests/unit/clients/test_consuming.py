@@ -15,7 +15,7 @@ from brokerproof.clients import consuming
 from brokerproof.clients.consuming import MovingConsumer, consume, plan_consumers
 from brokerproof.clients.record import RecordReader
 from brokerproof.clock import wait_until
-from brokerproof.errors import AdminError
+from brokerproof.errors import AdminError, RunError
 from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.systems.clients import Position, Received, list_columns
@@ -327,3 +327,62 @@ def test_acks_that_are_never_confirmed_are_given_up_only_at_the_end(
     consumer.stopping.set()
     waiting.join(20)
     assert found == [None]
+
+
+class Refusing(Clients):
+    """Clients whose messages come again after 20 others if they are answered negatively; 3 and 4 came before."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(cluster)
+        self.acked, self.refused = list[int](), list[int]()
+        self._again: list[tuple[int, Received]] = []
+
+    def consumer(self, subscription: Any, name: str) -> Refusing:
+        return self
+
+    def receive(self, timeout_s: float) -> Received | None:
+        if self._again and self._again[0][0] <= len(self.acked):
+            return self._again.pop(0)[1]
+        received = super().receive(timeout_s)
+        assert received is not None
+        return received._replace(redelivery_count=1) if received.seq in (3, 4) else received
+
+    def acknowledge(self, received: Received) -> None:
+        assert received.seq is not None
+        self.acked.append(received.seq)
+
+    def refuse(self, received: Received) -> None:
+        assert received.seq is not None
+        self.refused.append(received.seq)
+        self._again.append((len(self.acked) + 20, received._replace(redelivery_count=1)))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("every", [None, 4])
+def test_a_consumer_refuses_each_nth_message_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int | None
+) -> None:
+    clients = Refusing(EU)
+    plant_system(monkeypatch, PlantedSystem(clients=lambda cluster: clients))
+    keyed = {"name": "keyed", "type": "key_shared", "cluster": EU, "negative_ack_every": every}
+    run = make_run(tmp_path / "run", "geo_nominal", {"workload.subscriptions": [keyed], **ON_PLANTED})
+    task = plan_consumers(run)[0]
+    thread = threading.Thread(target=consume, args=(run, task), daemon=True)
+    thread.start()
+    wait_until(lambda: len(clients.acked) > 100, timeout_s=20, what="100 acks")
+    write_record(run, EarlyEnd(why="enough", at=clock.now_us()))
+    thread.join()
+    # Message 4 came before, so it is acknowledged at once.
+    assert clients.refused[:4] == ([] if every is None else [0, 8, 12, 16])
+    assert set(clients.refused[:4]) <= set(clients.acked)
+    assert len(clients.acked) == len(set(clients.acked))
+    # Each delivery is recorded, also that of a message that was answered negatively.
+    rows = [row for part in RecordReader(run, task.client, epoch=0).read_rest() for row in part.rows.to_pylist()]
+    assert sum(row["seq"] == 8 for row in rows) == (1 if every is None else 2)
+
+
+def test_a_client_that_cannot_answer_negatively_is_named(consumer: MovingConsumer) -> None:
+    with pytest.raises(RunError, match="NegativelyAcknowledges"):
+        consumer._answer(list_columns, 2, Confirming(), [message(2)])

@@ -487,3 +487,55 @@ def test_a_producer_whose_rate_is_not_found_yet_shows_how_far_it_is_and_misses_n
     assert shown["due"] == len(rows) == end.scheduled
     assert shown["acked"] == 0
     assert record_keys(run, MissedRates) == []
+
+
+def list_recorded_keys(run: Run) -> list[str]:
+    """The keys of the messages that a killed producer only reserved, by seq."""
+    task = plan_producers(run)[0]
+    reservation = Reservation(first=0, until=1000, start_at=1_790_000_000.0)
+    RecordWriter(run, task.client, table="publishes", epoch=0).reserve(reservation)
+    return [row["key"] for row in read_rows(run, 0)]
+
+
+def make_run_with_keys(directory: Path, monkeypatch: pytest.MonkeyPatch, share: float | None) -> Run:
+    plant_system(monkeypatch, PlantedSystem())
+    changes = {"workload.producers": 1, "workload.keys": 4, "workload.hot_key_share": share, "workload.rate": RATE}
+    return make_run(directory, "sync_nominal", {**changes, **ON_PLANTED})
+
+
+def test_without_a_hot_key_all_keys_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run_with_keys(tmp_path / "run", monkeypatch, None)
+    assert list_recorded_keys(run) == ["k0", "k1", "k2", "k3"] * 250
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.75])
+def test_a_hot_key_has_its_share_of_the_messages_and_the_others_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    keys = list_recorded_keys(make_run_with_keys(tmp_path / "run", monkeypatch, share))
+    # Every part of the load has this share, within a message.
+    for count in (10, 100, 999, 1000):
+        assert keys[:count].count("k0") == pytest.approx(share * count, abs=1)
+    others = [key for key in keys if key != "k0"]
+    assert others == (["k1", "k2", "k3"] * 1000)[: len(others)]
+
+
+def test_a_message_is_sent_with_the_key_that_its_record_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run_with_keys(tmp_path / "run", monkeypatch, 0.3)
+    sent: dict[int, str] = {}
+
+    class Noting(Client):
+        def send(self, seq: int, key: str, payload: bytes, settle: Any) -> None:
+            sent[seq] = key
+            super().send(seq, key, payload, settle)
+
+    rows, _ = publish(run, monkeypatch, Noting(answer_at_once), load_s=0.5)
+    assert len(rows) > 100
+    assert sent == {row["seq"]: row["key"] for row in rows}
+    assert set(sent.values()) == {"k0", "k1", "k2", "k3"}
+
+
+def test_a_message_that_is_sent_again_has_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run_with_keys(tmp_path / "run", monkeypatch, 0.3)
+    task = plan_producers(run)[0]
+    assert [task.list_keys(range(seq, seq + 1))[0] for seq in range(1000)] == list_recorded_keys(run)

@@ -20,6 +20,7 @@ from pydantic import ValidationError
         ("replicated", True),
         ("type", "shared"),
         ("moves", {"to": "other", "after": "gone"}),
+        ("negative_ack_every", 2),
     ],
 )
 def test_a_streaming_query_has_nothing_that_only_brokers_know(field: str, value: Any) -> None:

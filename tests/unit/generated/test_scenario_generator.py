@@ -134,6 +134,7 @@ def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choos
     fields = set().union(*(list_fields(scenario) for _, scenario in made))
     assert fields >= {
         "overrides", "guarantee", "tighten", "loosen", "workload.partitions", "workload.produce_on", "destroyed",
+        "workload.hot_key_share",
         "workload.subscriptions.type", "workload.subscriptions.cluster", "faults.when.unhealthy", "faults.heal_at_s",
         "faults.permanent", "bounds", "owner.steady", "owner.recovery", "settle_s", "tags",
         "late_after_s",
@@ -162,6 +163,7 @@ def test_a_large_system_gets_every_kind_of_fault_and_several_clusters(tmp_path: 
         "faults.link.delay_ms", "faults.link.bandwidth_mbit", "faults.link.direction", "faults.link.regions",
         "faults.when.rereplicated", "workload.region", "workload.subscriptions.region",
         "workload.subscriptions.consumers", "workload.subscriptions.moves.to", "workload.subscriptions.streaming",
+        "workload.subscriptions.negative_ack_every",
     }  # fmt: skip
     assert list_client_settings(made) == set(PulsarClientSettings.model_fields) - NOT_GENERATED
     assert {len(scenario.workload.produce_on) for _, scenario in made} >= {0, 1, 2}

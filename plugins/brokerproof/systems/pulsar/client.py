@@ -88,6 +88,7 @@ class PulsarClients:
         )
 
     def consumer(self, subscription: Subscription, name: str) -> PulsarConsumer:
+        delay_ms = self._settings.redelivery_delay_ms
         consumer = self._client.subscribe(
             self._topic,
             subscription.name,
@@ -97,6 +98,7 @@ class PulsarClients:
             initial_position=pulsar.InitialPosition.Earliest,
             replicate_subscription_state_enabled=subscription.replicated,
             batch_index_ack_enabled=bool(self._settings.batch_index_acks),
+            **({} if delay_ms is None else {"negative_ack_redelivery_delay_ms": delay_ms}),
         )
         return PulsarConsumer(consumer, is_cumulative=subscription.acks is Acks.CUMULATIVE)
 
@@ -233,6 +235,9 @@ class PulsarConsumer:
 
     def acknowledge(self, message: Any) -> None:
         self._acknowledge(message)
+
+    def refuse(self, message: Any) -> None:
+        self._consumer.negative_acknowledge(message)
 
     def close(self) -> None:
         self._consumer.close()

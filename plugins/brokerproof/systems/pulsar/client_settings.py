@@ -44,6 +44,13 @@ class PulsarClientSettings(ClientSettings):
         "`acknowledgmentAtBatchIndexLevelEnabled` of the brokers is true; by default a batch comes again as a whole if "
         "one of its messages was not acknowledged",
     )
+    # Null, so that runs of before compare with those of today.
+    redelivery_delay_ms: int | None = Field(
+        None,
+        ge=0,
+        description="time after which a message comes again that a consumer answered negatively; by default the "
+        "client's own 60,000 ms",
+    )
 
     @property
     def batches(self) -> bool:

@@ -94,6 +94,7 @@ class Pulsar:
             Ability.REPAIR,
             Ability.READ_COUNTERS,
             Ability.MEMBERSHIP,
+            Ability.NEGATIVE_ACKS,
             Ability.REPLICATED_SUBSCRIPTIONS,
             Ability.MOVING_SUBSCRIPTIONS,
             Ability.DEDUPLICATION,

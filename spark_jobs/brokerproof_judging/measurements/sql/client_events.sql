@@ -1,6 +1,6 @@
 -- The events of clients, and how faults touched them. A place is a producer or a subscription in one partition of a
--- cluster. Times are µs. `free_times` has the times in which
--- no standstill of a client had an effect.
+-- cluster, or a hot key at a subscription. Times are µs. `free_times` has the times in which no standstill of a client
+-- had an effect.
 
 CREATE MACRO name_partition(number) AS
     CASE WHEN number IS NULL THEN 'unknown partition' WHEN number >= 0 THEN 'partition ' || number END;
@@ -137,7 +137,16 @@ SELECT DISTINCT
     concat_ws('/', e.label, e.subscription, name_partition(a.partition)),
     NULL::BIGINT
 FROM attempts a JOIN expecting e ON e.home = a.cluster
-WHERE a.outcome = 'acked';
+WHERE a.outcome = 'acked'
+UNION ALL
+-- The messages of a hot key, which are all in one partition.
+SELECT 'hot key', d.subscription, concat_ws('/', coalesce(m.label, d.cluster), d.subscription, d.key), min(epoch_us(d.received_at))
+FROM deliveries d JOIN (SELECT DISTINCT key FROM hot_keys) USING (key) LEFT JOIN moves m USING (subscription)
+WHERE d.producer IS NOT NULL AND d.seq IS NOT NULL
+GROUP BY d.subscription, m.label, d.cluster, d.key, d.producer, d.seq
+UNION ALL
+SELECT 'hot key', e.subscription, concat_ws('/', e.label, e.subscription, k.key), NULL::BIGINT
+FROM hot_keys k JOIN expecting e USING (home);
 
 -- The longest time between two successive events of a place, by fault that it touches. The first such time of a place
 -- begins with the load, and the last one ends with it.

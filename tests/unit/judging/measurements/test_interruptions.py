@@ -404,6 +404,49 @@ def test_a_partition_that_never_delivers_to_a_subscription_has_a_gap_as_long_as_
     assert "main/audit/partition 1 had no delivery until the end of the load" in gap["evidence"]
 
 
+# The producer of the cluster `main` has the key k0 as its hot key, which is that of partition 0.
+HOT = {"workload": {"hot_key_share": 0.5, "producers": 1}}
+
+
+def test_a_hot_key_that_is_not_delivered_is_found_while_its_partition_delivers(judge):
+    late = silence(0, 28, 33.3)
+    history = Clients(**HOT).load(delivered_after=lambda where, second: late(where, second) if where == 0 else 0.005)
+    # Another key of the same partition is delivered meanwhile, and the hot key's last message comes again.
+    for number in range(60):
+        history.deliver(producer="p1", seq=number, key="k8", partition=0, offset=5000 + number, at=28 * SECOND)
+        history.deliver(producer="p0", seq=0, key="k0", partition=0, offset=0, at=(28 + number) * SECOND)
+    measured = judge(history.fault("first", injected=27, effective=27.5))
+
+    gap = measured("longest_hot_key_gap_s")
+    assert gap["value"] == pytest.approx(33.3 - 27.9, abs=0.05)
+    assert "main/audit/k0 had no delivery until the next delivery; the longest gap of 1 places" in gap["evidence"]
+
+
+def test_another_key_that_is_not_delivered_makes_no_gap_of_the_hot_key(judge):
+    history = Clients(**HOT).load(delivered_after=silence(1, 28, 33.3))
+    measured = judge(history.fault("first", injected=27, effective=27.5))
+    assert measured("longest_hot_key_gap_s")["value"] == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_hot_key_that_is_never_delivered_has_a_gap_as_long_as_the_load(judge):
+    history = Clients(**HOT).load().fault("first", injected=30, effective=31)
+    history.deliveries = [row for row in history.deliveries if row["key"] != "k0"]
+    gap = judge(history)("longest_hot_key_gap_s")
+    assert gap["value"] == pytest.approx(LOAD_S)
+    assert "main/audit/k0 had no delivery until the end of the load" in gap["evidence"]
+
+
+def test_a_run_without_a_hot_key_has_no_gap_of_one(judge_whole):
+    measured = judge_whole(Clients().load().fault("first", injected=30, effective=31))
+    with pytest.raises(ValueError, match="not enough values"):
+        measured("longest_hot_key_gap_s")
+
+
+def test_a_run_with_a_hot_key_measures_its_gap(judge_whole):
+    measured = judge_whole(Clients(**HOT).load().fault("first", injected=30, effective=31))
+    assert measured("longest_hot_key_gap_s")["value"] == pytest.approx(0.1, abs=0.01)
+
+
 def test_a_producer_that_never_got_an_ack_is_named_beside_one_that_goes_on(judge):
     history = Clients(bounds={"first_ack_s": {"max": 50}}).load()
     for seq in range(10):

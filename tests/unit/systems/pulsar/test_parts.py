@@ -176,6 +176,21 @@ def test_a_consumer_acknowledges_as_the_scenario_says(
     assert given["batch_index_ack_enabled"] is bool(batch_index_acks)
 
 
+@pytest.mark.parametrize(("delay_ms", "given"), [(None, {}), (0, {"delay": 0}), (2000, {"delay": 2000})])
+def test_a_negative_ack_is_delayed_as_the_scenario_says(delay_ms: int | None, given: dict[str, int]) -> None:
+    options: dict[str, Any] = {}
+    refused: list[str] = []
+    own = SimpleNamespace(_consumer=SimpleNamespace(negative_acknowledge=refused.append))
+    clients = PulsarClients.__new__(PulsarClients)
+    client = SimpleNamespace(subscribe=lambda *_, **found: options.update(found) or own)
+    settings = PulsarClientSettings(redelivery_delay_ms=delay_ms)
+    vars(clients).update(_topic="t", _cluster="mycluster", _client=client, _settings=settings)
+    clients.consumer(Subscription(name="s"), "s-c0").refuse("message")
+    name = "negative_ack_redelivery_delay_ms"
+    assert ({"delay": options[name]} if name in options else {}) == given
+    assert refused == ["message"]
+
+
 def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> None:
     first, second = assign_addresses(topology, 0), assign_addresses(topology, 1)
     assert len(set(first.values()) | set(second.values())) == 2 * len(topology.nodes)

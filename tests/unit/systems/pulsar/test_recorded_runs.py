@@ -24,11 +24,17 @@ LATER_SCENARIO_FIELDS = {
 LATER_FAULT_FIELDS = {"heal_after_s": None}
 # All targets were nodes, and consumers wrote no outputs.
 LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
-LATER_SUBSCRIPTION_FIELDS = {"acks": None, "commit": None, "standby": None, "streaming": None}
+LATER_SUBSCRIPTION_FIELDS = {
+    "acks": None,
+    "commit": None,
+    "standby": None,
+    "streaming": None,
+    "negative_ack_every": None,
+}
 # A restarted producer went on behind its open messages.
 LATER_CLIENT_FIELDS = {"on_restart": None}
-# Every topic stored its messages.
-LATER_WORKLOAD_FIELDS = {"stored": None}
+# Every topic stored its messages, and all keys had equally many.
+LATER_WORKLOAD_FIELDS = {"stored": None, "hot_key_share": None}
 # No node had a service manager.
 LATER_NODE_FIELDS = {"restart": None}
 LATER_TOPOLOGY_FIELDS = {"restart": {}}
