@@ -41,7 +41,7 @@ _MEANINGS = {
     Ability.COORDINATORS: "say which of the nodes that coordinate it leads the others",
     Ability.UNDER_REPLICATION: "say how much of its data lacks a copy",
     Ability.REPAIR: "make a lost copy anew by itself",
-    Ability.READ_COUNTERS: "count the bytes that each node reads from its disks",
+    Ability.READ_COUNTERS: "count the bytes that each node writes, and reads from its disks",
     Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
     Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
     Ability.MEMBERSHIP: "say which consumers are connected to a subscription",

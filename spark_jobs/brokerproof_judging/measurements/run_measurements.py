@@ -37,6 +37,7 @@ from brokerproof_judging.measurements.publishing import measure_publishing, meas
 from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
+from brokerproof_judging.measurements.shares import measure_owned_shares, measure_owner_changes, measure_written_shares
 from brokerproof_judging.measurements.standstills import read_standstills
 from brokerproof_judging.messages.legality import list_destroyed
 
@@ -68,6 +69,9 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield measure_under_replication(run, times, samples)
     yield from measure_local_reads(run, times, samples)
     yield from measure_owner_regions(run, times, samples)
+    yield from measure_written_shares(run, times, samples)
+    yield from measure_owned_shares(run, times, samples)
+    yield from measure_owner_changes(run, times, samples)
     yield from measure_faults(run, times, samples, recorded.events, messages)
     yield from measure_missing(run, counts)
     yield from measure_outputs(run, messages)
