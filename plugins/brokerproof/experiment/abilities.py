@@ -20,6 +20,7 @@ class Ability(StrEnum):
     REPAIR = "repair"
     READ_COUNTERS = "read_counters"
     REASSIGNMENT = "reassignment"
+    SPLITS = "splits"
     CONFIRMED_ACKS = "confirmed_acks"
     MEMBERSHIP = "membership"
     REPLICATION = "replication"
@@ -43,6 +44,7 @@ _MEANINGS = {
     Ability.REPAIR: "make a lost copy anew by itself",
     Ability.READ_COUNTERS: "count the bytes that each node writes, and reads from its disks",
     Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
+    Ability.SPLITS: "split a group of topics that has one owner",
     Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
     Ability.MEMBERSHIP: "say which consumers are connected to a subscription",
     Ability.REPLICATION: "send what is published in one cluster to another one",
