@@ -25,8 +25,8 @@ def measure_written_shares(run: Run, times: RunTimes, samples: Samples) -> Itera
     """Yield `written_share` of each storing node and span: its part of the bytes that its cluster's nodes wrote.
 
     The bytes of a node are those between its first and its last sample in the span. A node that was down or on standby
-    throughout wrote none. The shares of a cluster are null if a node that should run gave no sample for more than
-    `SILENCE_US`, or if no node wrote.
+    throughout wrote none. The shares of a cluster are null if no node wrote, or if a node that should run gave no
+    sample for more than `SILENCE_US` at the beginning or the end of the span, or before its counter began anew.
     """
     if not _is_bounded(run, "written_share"):
         return
@@ -52,8 +52,12 @@ def _count_written(times: RunTimes, node: str, series: Series, span: Span) -> in
     """Return the bytes that a node wrote in a span, from the samples of its counter; None if they are not known."""
     down = times.down.get(node, ())
     within = [(at, int(float(value))) for at, value in series if span.holds(at)]
-    edges = [span.start_us, *(at for at, _ in within), span.end_us]
-    if any(measure_rest(Span(start_us=a, end_us=b), down) > SILENCE_US for a, b in pairwise(edges)):
+    # A counter that rose misses nothing between two samples. One that began anew may have risen before.
+    silences = [(low[0], high[0]) for low, high in pairwise(within) if high[1] < low[1]]
+    silences += (
+        [(span.start_us, within[0][0]), (within[-1][0], span.end_us)] if within else [(span.start_us, span.end_us)]
+    )
+    if any(measure_rest(Span(start_us=a, end_us=b), down) > SILENCE_US for a, b in silences):
         return None
     counts = [count for _, count in within]
     if any(each.holds(span.start_us) for each in down):
