@@ -21,7 +21,7 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, list_harmful_faults
 from brokerproof.systems.destinations import list_clusters_reached, list_replication_ways
 from brokerproof.systems.registry import find_system, parse_client_settings
-from brokerproof.systems.roles import list_nodes_that, list_roles_that, serves
+from brokerproof.systems.roles import list_nodes_that, list_roles_that, serves, stores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +189,11 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
     """
     homes = scenario.workload.list_homes(topology)
     times = [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]
+    spans = [*Phase, *(fault.name for fault in scenario.faults)]
+    storing, serving = (
+        [name for cluster in topology.clusters for name in list_nodes_that(trait, topology, cluster)]
+        for trait in (stores, serves)
+    )
     links = [f"{here}>{there}" for link in topology.links for here, there in (link.between, link.between[::-1])]
     subscriptions = scenario.workload.subscriptions
     sharing = [each.name for each in subscriptions if each.type.shares_messages]
@@ -198,6 +203,9 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "destroying fault": list_destroying_faults(scenario),
         "fault with a hot key": list_harmful_faults(scenario) if scenario.workload.hot_key_share else (),
         "phase": tuple(Phase),
+        "phase or fault": spans,
+        "storing node and phase or fault": [f"{node}/{span}" for node, span in product(storing, spans)],
+        "serving node and phase or fault": [f"{node}/{span}" for node, span in product(serving, spans)],
         "phase or fault that slows": [
             *times,
             *(f"{time}/{home}" for time, home in product(times, homes if len(homes) > 1 else ())),

@@ -277,7 +277,7 @@ class _Maker:
         # Early for the most part, so that there is time to see what it does.
         at_s = round(min(rng.uniform(0, self._impact_s), rng.uniform(0, self._impact_s)) * 0.95, 1)
         fault: dict[str, Any] = {"name": name, "kind": kind, "targets": self._make_targets(earlier), "at_s": at_s}
-        if kind == "unload":
+        if kind in ("unload", "split"):
             fault["targets"] = {"now": "topic_owner"}
         if isinstance(FAULT_KINDS[kind], LinkFaultKind):
             fault["link"] = self._make_link_change(kind)

@@ -22,6 +22,7 @@ class Ability(StrEnum):
     REPAIR = "repair"
     READ_COUNTERS = "read_counters"
     REASSIGNMENT = "reassignment"
+    SPLITS = "splits"
     CONFIRMED_ACKS = "confirmed_acks"
     INDIVIDUAL_ACKS = "individual_acks"
     CUMULATIVE_ACKS = "cumulative_acks"
@@ -53,8 +54,9 @@ _MEANINGS = {
     Ability.COORDINATORS: "say which of the nodes that coordinate it leads the others",
     Ability.UNDER_REPLICATION: "say how much of its data lacks a copy",
     Ability.REPAIR: "make a lost copy anew by itself",
-    Ability.READ_COUNTERS: "count the bytes that each node reads from its disks",
+    Ability.READ_COUNTERS: "count the bytes that each node writes, and reads from its disks",
     Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
+    Ability.SPLITS: "split a group of topics that has one owner",
     Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
     Ability.INDIVIDUAL_ACKS: "acknowledge a message without those before it",
     Ability.CUMULATIVE_ACKS: "acknowledge a message together with all those before it",

@@ -14,7 +14,14 @@ from brokerproof.experiment.guarantees import Suite
 
 # By unit, the smallest change that counts when runs are compared. After runs with equal values, mere noise would
 # otherwise mark a run as worse.
-MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "segments": 1.0, "share": 0.05}
+MINIMUM_CHANGE: Mapping[str, float] = {
+    "s": 1.0,
+    "ms": 5.0,
+    "messages": 1.0,
+    "segments": 1.0,
+    "share": 0.05,
+    "changes": 1.0,
+}
 
 # A rate is held if at least this share of the steady phase's schedule was acked.
 HELD_SHARE = 0.9
@@ -106,6 +113,45 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="The topic's owner is in the region that the scenario expects.",
         worse=Worse.LOWER,
+    ),
+    # How load is spread is a choice of the messaging system, so runs are not compared by the next three.
+    "written_share": Metric(
+        suite=Suite.PLACEMENT,
+        unit="share",
+        subject="storing node and phase or fault",
+        meaning=(
+            "part of the bytes that the storing nodes of a cluster wrote which this node wrote, in a phase, or from a "
+            "fault's effect to the next fault's effect or the load's end; measured if a scenario bounds it"
+        ),
+        demand="Each storing node writes the part of all bytes that the scenario demands.",
+        worse=Worse.LOWER,
+        compared=False,
+        needs=Ability.READ_COUNTERS,
+    ),
+    "owned_share": Metric(
+        suite=Suite.PLACEMENT,
+        unit="share",
+        subject="serving node and phase or fault",
+        meaning=(
+            "part of the samples that name a partition's owner which name this node, in a phase, or from a fault's "
+            "effect to the next fault's effect or the load's end; measured if a scenario bounds it"
+        ),
+        demand="Each serving node owns the part of the topic that the scenario demands.",
+        worse=Worse.LOWER,
+        compared=False,
+    ),
+    "owner_changes": Metric(
+        suite=Suite.PLACEMENT,
+        unit="changes",
+        subject="phase or fault",
+        meaning=(
+            "how often two successive samples of a partition name different owners, in a phase, or from a fault's "
+            "effect to the next fault's effect or the load's end; measured if a scenario bounds it. With a minimum, a "
+            "run that shows fewer is undecided"
+        ),
+        demand="Owners of the topic change as often as the scenario demands.",
+        compared=False,
+        minimum_is_to_show=True,
     ),
     "detect_s": Metric(
         unit="s",

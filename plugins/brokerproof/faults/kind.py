@@ -51,6 +51,8 @@ class Surroundings:
     # Nodes with a service manager, which restarts them if they end by themselves.
     managed: frozenset[str] = frozenset()
     started_again: list[str] = field(default_factory=list)
+    # The groups of topics that held the topic before a fault changed them.
+    groups_before: list[str] = field(default_factory=list)
 
     @property
     def target_runtime(self) -> RunsTargets:

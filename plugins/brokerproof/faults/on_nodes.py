@@ -14,7 +14,7 @@ from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
-from brokerproof.systems.abilities import ReassignsTopics, require
+from brokerproof.systems.abilities import ReassignsTopics, SplitsGroups, require
 
 if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
@@ -125,25 +125,33 @@ class Pause(FaultKind):
         return super().find_recovery(around, targets)
 
 
+class _OwnerMovingKind(FaultKind):
+    """The base of the kinds of fault that take the topic from its owner and need no healing."""
+
+    leaves_nodes = True
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        super().check(fault, topology)
+        if fault.targets.now != "topic_owner":
+            raise InputError(
+                f"`{self.name}` is done to the topic's owner",
+                field="targets.now",
+                remedy="give `targets: {now: topic_owner}`",
+            )
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Do nothing, because the topic has an owner again."""
+
+
 @register_fault
-class Unload(FaultKind):
+class Unload(_OwnerMovingKind):
     """Takes the topic from its owner. The cluster then chooses an owner again, which may be the same node.
 
     Operators do this to move a topic back to its region, because it does not return by itself.
     """
 
     name, done = "unload", "relieved of the topic"
-    leaves_nodes = True
     needs = Ability.REASSIGNMENT
-
-    def check(self, fault: Fault, topology: Topology) -> None:
-        super().check(fault, topology)
-        if fault.targets.now != "topic_owner":
-            raise InputError(
-                "`unload` is done to the topic's owner",
-                field="targets.now",
-                remedy="give `targets: {now: topic_owner}`",
-            )
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Take the topic from its owner.
@@ -159,8 +167,31 @@ class Unload(FaultKind):
             return None
         return None if owner is None else json.dumps({"owner": owner})
 
-    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Do nothing, because the topic has an owner again."""
+
+@register_fault
+class Split(_OwnerMovingKind):
+    """Splits each group of topics that holds a partition of the topic, and takes the parts from their owner.
+
+    The cluster then chooses an owner of each part. Clusters split groups by themselves if the load of one grows.
+    """
+
+    name, done = "split", "relieved of the topic, whose group was split"
+    needs = Ability.SPLITS
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Split the groups. Raises AdminError if the messaging system does not confirm it."""
+        administration = require(around.administration, SplitsGroups)
+        around.groups_before.extend(administration.find_groups())
+        administration.split()
+
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        try:
+            groups = require(around.administration, SplitsGroups).find_groups()
+        except AdminError:
+            return None
+        if not groups or set(groups) & set(around.groups_before):
+            return None
+        return json.dumps({"before": around.groups_before, "after": groups})
 
 
 def _require_pausing(around: Surroundings) -> PausesNodes:

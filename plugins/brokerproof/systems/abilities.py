@@ -98,6 +98,20 @@ class ReassignsTopics(Protocol):
 
 
 @runtime_checkable
+class SplitsGroups(Protocol):
+    """An administration of a system that gives topics to owners in groups, and that can split such a group."""
+
+    def find_groups(self, cluster: str | None = None) -> list[str]:
+        """Return the names of the groups that hold partitions of the topic. Each group has one owner."""
+
+    def split(self, cluster: str | None = None) -> None:
+        """Split each group that holds a partition of the topic, and take the parts from their owner.
+
+        `cluster` defaults to the first cluster that is published to.
+        """
+
+
+@runtime_checkable
 class RemovesTopics(Protocol):
     """An administration that can remove what earlier runs stored, so that a kept cluster has no more to repair."""
 
@@ -196,6 +210,7 @@ PROTOCOLS: Mapping[Ability, type] = {
     Ability.REPLICATION: ReplicatesClusters,
     Ability.LINKS: RoutesLinks,
     Ability.REASSIGNMENT: ReassignsTopics,
+    Ability.SPLITS: SplitsGroups,
     Ability.COPIES: LocatesCopies,
     Ability.UNDER_REPLICATION: CountsMissingCopies,
     Ability.COORDINATORS: FindsCoordinators,

@@ -95,10 +95,13 @@ def _check_cluster(cluster: Cluster, system: System, *, shared: Collection[str])
     for trait in (serves, stores):
         with mistakes.collect():
             _check_some(cluster, list_roles_that(system, trait))
-    serving = [node for node in cluster.nodes.values() if node.role in list_roles_that(system, serves)]
-    if serving and all(node.standby for node in serving):
-        roles = " and ".join(list_roles_that(system, serves))
-        mistakes.found.append(InputError(f"every {roles} is on standby", remedy="leave `standby` out of one of them"))
+    for trait in (serves, stores):
+        able = [node for node in cluster.nodes.values() if node.role in list_roles_that(system, trait)]
+        if able and all(node.standby for node in able):
+            roles = " and ".join(dict.fromkeys(node.role for node in able))
+            mistakes.found.append(
+                InputError(f"every {roles} is on standby", remedy="leave `standby` out of one of them")
+            )
     coordinating = list_roles_that(system, coordinates)
     own = [name for name, node in cluster.nodes.items() if node.role in coordinating]
     if not shared:

@@ -149,7 +149,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
         start = max([third, *(at + 1 for at in times.changes_us if span.holds(at))])
         owners = {
             name: [owner for at, owner in values if start <= at < span.end_us and owner in run.topology.nodes]
-            for name, values in _find_owners(run, samples).items()
+            for name, values in find_owners(run, samples).items()
         }
         silent = next((name for name, found in owners.items() if not found), None)
         if silent is not None:
@@ -161,7 +161,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
         yield make_measured_value("owner_in_region", phase, named.count(region) / len(named), evidence)
 
 
-def _find_owners(run: Run, samples: Samples) -> dict[str, Series]:
+def find_owners(run: Run, samples: Samples) -> dict[str, Series]:
     """Return {series: samples of the owner} for each partition in each cluster. A series is called `SOURCE METRIC`."""
     return {
         f"{source} {metric}": samples.series.get((source, metric), [])

@@ -27,6 +27,11 @@ from brokerproof_judging.measurements.interruption import ClientEvents, measure_
 from brokerproof_judging.measurements.link import measure_link
 from brokerproof_judging.measurements.losses import measure_losses, measure_missed, measure_missing, measure_outputs
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
+from brokerproof_judging.measurements.node_shares import (
+    measure_owned_shares,
+    measure_owner_changes,
+    measure_written_shares,
+)
 from brokerproof_judging.measurements.placement import (
     measure_local_reads,
     measure_owner_regions,
@@ -37,7 +42,7 @@ from brokerproof_judging.measurements.publishing import measure_publishing, meas
 from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
-from brokerproof_judging.measurements.sharing import measure_sharing
+from brokerproof_judging.measurements.shared_subscriptions import measure_sharing
 from brokerproof_judging.measurements.standstills import read_standstills
 from brokerproof_judging.messages.legality import list_destroyed
 
@@ -69,6 +74,9 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield measure_under_replication(run, times, samples)
     yield from measure_local_reads(run, times, samples)
     yield from measure_owner_regions(run, times, samples)
+    yield from measure_written_shares(run, times, samples)
+    yield from measure_owned_shares(run, times, samples)
+    yield from measure_owner_changes(run, times, samples)
     yield from measure_faults(run, times, samples, recorded.events, messages)
     yield from measure_missing(run, counts)
     yield from measure_missed(run, times, messages)

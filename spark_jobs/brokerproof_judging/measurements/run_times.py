@@ -90,6 +90,8 @@ class RunTimes:
     # Every time in microseconds at which a fault took effect or recovered, including faults that help.
     changes_us: tuple[int, ...] = ()
     undone: Proof = NO_RECORD
+    # By fault, including faults that help, the time from its effect to the next fault's effect or the load's end.
+    after: Mapping[str, Span] = field(default_factory=dict)
     # By node, the times in which a fault kept it down or it was on standby.
     down: Mapping[str, Sequence[Span]] = field(default_factory=dict)
 
@@ -97,6 +99,11 @@ class RunTimes:
     def load(self) -> Span:
         """The time from the steady phase's start to the load's end. Raises KeyError if the load never became steady."""
         return Span(start_us=self.phases[Phase.STEADY].start_us, end_us=self.phases[Phase.RECOVERY].end_us)
+
+    @property
+    def spans(self) -> dict[str, Span]:
+        """{phase or fault: its time}. A fault's time ends with the next fault's effect or with the load."""
+        return {**self.phases, **self.after}
 
     @property
     def settled_us(self) -> int | None:
@@ -161,8 +168,17 @@ def read_run_times(run: Run) -> RunTimes:
         ineffective=tuple(ineffective),
         changes_us=tuple(sorted(changes)),
         undone=prove_undone(run),
+        after=_list_spans_after(courses.values(), edges[-1]) if edges else {},
         down=_list_down(run, courses.values()),
     )
+
+
+def _list_spans_after(courses: Iterable[FaultCourse], ends_us: int) -> dict[str, Span]:
+    effects = {course.fault: course.effective_at for course in courses if course.effective_at is not None}
+    return {
+        name: Span(start_us=at, end_us=min([*(other for other in effects.values() if other > at), max(at, ends_us)]))
+        for name, at in effects.items()
+    }
 
 
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:

@@ -44,10 +44,10 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
         name = f"{source} {metric}"
         if (source, metric) in expected:
             whole = Span(start_us=start, end_us=end)
-            if not within and _measure_rest(whole, silent):
+            if not within and measure_rest(whole, silent):
                 return make_measured_value("sampling_gap_s", RUN, None, f"{name} was never sampled in that time")
             within = [start, *within, end]
-        longest = max((_measure_rest(Span(start_us=a, end_us=b), silent) for a, b in pairwise(within)), default=0)
+        longest = max((measure_rest(Span(start_us=a, end_us=b), silent) for a, b in pairwise(within)), default=0)
         gaps.setdefault(split_name(source)[0], []).append((longest / 1e6, name))
     worst = sorted((max(found) for found in gaps.values()), reverse=True)
     evidence = ", ".join(f"{name} {gap:g} s" for gap, name in worst)
@@ -85,7 +85,7 @@ def _intersect(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     return [Span(start_us=start, end_us=end) for start, end in pairs if start < end]
 
 
-def _measure_rest(span: Span, silent: Iterable[Span]) -> int:
+def measure_rest(span: Span, silent: Iterable[Span]) -> int:
     """Return the microseconds of a span that no span of `silent` covers."""
     rest, reached = 0, span.start_us
     for other in sorted(silent, key=lambda other: other.start_us):

@@ -69,9 +69,31 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"faults.0.when": {}}, "faults.0.when", "one of `rereplicated`, `unhealthy` and `healthy`"),
         ({"faults.0.when": {"rereplicated": "x", "for_s": 5}}, "faults.0.when.for_s", "leave it out"),
         (
-            {"overrides": {"clusters.mycluster.nodes.bookie-us-1.standby": True}},
-            "clusters.mycluster.nodes.bookie-us-1.standby",
-            "only brokers can stand by",
+            {"overrides": {"clusters.mycluster.nodes.metadata-1.standby": True}},
+            "clusters.mycluster.nodes.metadata-1.standby",
+            "only bookies and brokers can stand by",
+        ),
+        (
+            {
+                "overrides": {
+                    f"clusters.mycluster.nodes.bookie-{n}.standby": True for n in ("eu-1", "eu-2", "us-1", "us-2")
+                }
+            },
+            "clusters.mycluster.nodes",
+            "leave `standby` out of one of them",
+        ),
+        (
+            {
+                "overrides": {
+                    **{f"clusters.mycluster.nodes.bookie-{n}.standby": True for n in ("eu-1", "eu-2", "us-1")},
+                    **{
+                        f"clusters.mycluster.namespaces.mytenant/us.persistence.{field}": 1
+                        for field in ("ensemble", "write_quorum", "ack_quorum")
+                    },
+                }
+            },
+            "clusters.mycluster.namespaces.mytenant/eu.persistence.ensemble",
+            "add bookies that are not on standby",
         ),
         (
             {

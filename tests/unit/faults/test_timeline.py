@@ -69,6 +69,7 @@ class Nodes:
         self.count = 0
         self.log: list[str] = []
         self.owners = ["broker-eu-1", "broker-us-1"]
+        self.groups = ["1", "2"]
         self.frozen: set[str] = set()
         self.refuse_start = False
         self.rate = 100_000
@@ -115,6 +116,13 @@ class Nodes:
     def reassign(self) -> None:
         self.log.append("reassign")
         self.owners.append(self.owners.pop(0))
+
+    def find_groups(self) -> list[str]:
+        return list(self.groups)
+
+    def split(self) -> None:
+        self.log.append("split")
+        self.groups = [f"{group}{half}" for group in self.groups for half in "ab"]
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
         return ["bookie-eu-2", "bookie-us-1"]
@@ -504,6 +512,47 @@ def test_an_unloaded_topic_without_an_owner_is_an_error(tmp_path: Path) -> None:
     nodes.find_owner = lambda cluster=None: None if "reassign" in nodes.log else find_owner()  # type: ignore[assign,method-assign,return-value]
     with pytest.raises(DeadlineError, match="the effect of back on broker-eu-1"):
         execute(run, nodes, clock=SimulatedClock())
+
+
+SPLIT = {"name": "halved", "kind": "split", "targets": {"now": "topic_owner"}}
+
+
+def test_a_split_is_seen_in_the_groups_that_hold_the_topic(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [SPLIT])
+    execute(run, nodes)
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    effect = next(row for row in rows if row["state"] == "effective")
+    assert effect["targets"] == ["broker-eu-1"]
+    assert json.loads(effect["evidence"]) == {"before": ["1", "2"], "after": ["1a", "1b", "2a", "2b"]}
+
+
+@pytest.mark.parametrize("after", [["1", "2"], ["1a", "1b", "2"], []], ids=["all stay", "one stays", "no group"])
+def test_a_split_that_leaves_the_topic_in_a_group_that_it_had_before_has_no_effect(
+    tmp_path: Path, after: list[str]
+) -> None:
+    run, nodes = make(tmp_path, [SPLIT])
+
+    def split() -> None:
+        nodes.groups = after
+
+    nodes.split = split  # type: ignore[method-assign]
+    with pytest.raises(DeadlineError, match="the effect of halved on broker-eu-1"):
+        execute(run, nodes, clock=SimulatedClock())
+    assert "effective" not in pq.read_table(run.table("faults"))["state"].to_pylist()
+
+
+def test_a_split_waits_for_an_answer_about_the_groups(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [SPLIT])
+    find_groups, silences = nodes.find_groups, iter([False, True, True])
+
+    def find() -> list[str]:
+        if next(silences, False):
+            raise AdminError("no broker answers")
+        return find_groups()
+
+    nodes.find_groups = find  # type: ignore[method-assign]
+    execute(run, nodes)
+    assert "effective" in pq.read_table(run.table("faults"))["state"].to_pylist()
 
 
 def test_an_undo_that_fails_is_reported_and_proves_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,6 @@ class Role(StrEnum):
 
 TRAITS: Mapping[str, RoleTraits] = {
     Role.METADATA: RoleTraits(coordinates=True, heap_mb=128),
-    Role.BOOKIE: RoleTraits(stores=True, heap_mb=192),
+    Role.BOOKIE: RoleTraits(stores=True, may_stand_by=True, heap_mb=192),
     Role.BROKER: RoleTraits(serves=True, may_stand_by=True, heap_mb=320),
 }

@@ -55,11 +55,20 @@ class PulsarAdministration:
 
         Unloading only the topic would leave it with its owner.
         """
+        self._change_bundles(cluster, "unload")
+
+    def find_groups(self, cluster: str | None = None) -> list[str]:
+        """Return the bundles that hold the topic's partitions."""
         found = self._find_cluster(cluster)
-        namespace = parse_namespace(found.topic)
-        for _, path in found.partitions:
-            bundle = found.brokers.get_text(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle", BUNDLE)
-            found.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
+        lookups = (path.replace("/admin/v2/", "/lookup/v2/topic/", 1) for _, path in found.partitions)
+        return sorted({found.brokers.get_text(lookup + "/bundle", BUNDLE) for lookup in lookups})
+
+    def split(self, cluster: str | None = None) -> None:
+        """Split the bundles that hold the topic's partitions, each in the middle of its range, and unload the halves.
+
+        Pulsar's load balancer unloads the halves of a bundle that it splits, too.
+        """
+        self._change_bundles(cluster, "split?unload=true")
 
     def unload(self, cluster: str) -> None:
         """Close the topic in a cluster, so that the next reads come from bookies and not from a broker's cache."""
@@ -70,6 +79,11 @@ class PulsarAdministration:
     def remove_other_topics(self) -> None:
         """Remove what runs with other tenants left in all clusters: topics, namespaces and ledgers."""
         remove_leftovers(self.clusters, self.topology)
+
+    def _change_bundles(self, cluster: str | None, change: str) -> None:
+        found = self._find_cluster(cluster)
+        for bundle in self.find_groups(cluster):
+            found.brokers.change("PUT", f"/admin/v2/namespaces/{parse_namespace(found.topic)}/{bundle}/{change}")
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.clusters[cluster or self.run.scenario.workload.list_homes(self.topology)[0]]

@@ -57,7 +57,9 @@ def _list_placement_mistakes(cluster: Cluster, policies: ClusterPolicies) -> lis
 
 def _list_namespace_mistakes(cluster: Cluster, policies: ClusterPolicies) -> Iterator[InputError]:
     pinned_to = policies.placement.pinned_to
-    bookies = cluster.names(role=Role.BOOKIE, region=pinned_to)
+    # A bookie on standby takes no copy before a fault starts it.
+    names = cluster.names(role=Role.BOOKIE, region=pinned_to)
+    bookies = [name for name in names if not cluster.nodes[name].standby]
     for name, namespace in policies.namespaces.items():
         at = f"namespaces.{name}"
         if name.count("/") != 1:
@@ -67,7 +69,7 @@ def _list_namespace_mistakes(cluster: Cluster, policies: ClusterPolicies) -> Ite
             yield InputError(
                 f"impossible quorum: an ensemble of {namespace.persistence.ensemble} with {len(bookies)} bookies",
                 field=f"{at}.persistence.ensemble",
-                remedy="lower it or add bookies",
+                remedy="lower it or add bookies" + (" that are not on standby" if len(bookies) < len(names) else ""),
             )
         for which in ("primary", "secondary") if namespace.isolation else ():
             region = getattr(namespace.isolation, which)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ class Rest:
             if path.endswith(f"/{name}"):
                 return expected.validate_json(json.dumps(answer))
         raise AdminError(f"GET {path} was refused with 404")
+
+    def get_text(self, path: str, expected: re.Pattern[str]) -> str:
+        text = self.get(path, TypeAdapter(str))
+        assert expected.fullmatch(text)
+        return str(text)
 
     def get_headers(self, path: str) -> Mapping[str, str]:
         *_, ledger, _, entry = path.split("/")
@@ -276,6 +282,21 @@ def test_only_the_topic_of_the_cluster_named_is_closed(run: Run) -> None:
         administration.clusters[name].__dict__["brokers"] = rest
     administration.unload(US)
     assert (eu.changed, us.changed) == ([], [f"PUT {TOPIC}/unload"])
+
+
+@pytest.mark.parametrize(("method", "change"), [("reassign", "unload"), ("split", "split?unload=true")])
+def test_each_bundle_that_holds_partitions_is_changed_once(run: Run, method: str, change: str) -> None:
+    administration = PulsarAdministration(run)
+    cluster = administration.clusters[EU]
+    low, high = "0x00000000_0x40000000", "0x40000000_0x80000000"
+    bundles = {f"orders-partition-{number}/bundle": bundle for number, bundle in enumerate((high, low, high))}
+    rest = Rest(**bundles)
+    cluster.__dict__["brokers"] = rest
+    cluster.__dict__["partitions"] = [(number, f"{TOPIC}-partition-{number}") for number in range(3)]
+    assert administration.find_groups() == [low, high]
+    getattr(administration, method)()
+    at = "/admin/v2/namespaces/world/global"
+    assert rest.changed == [f"PUT {at}/{bundle}/{change}" for bundle in (low, high)]
 
 
 def layout(topology_name: str) -> nodes.Layout:

@@ -47,7 +47,7 @@ def measure_sharing(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     with open_run_database(run, ("deliveries",)) as connection:
         define_values(connection, {"clock_error_us": run.facts.clock_error_us})
         register_tables(connection, tables)
-        connection.execute(read_script("measurements", "sharing"))
+        connection.execute(read_script("measurements", "shared_subscriptions"))
         redelivered, overtaken = (
             {row["subscription"]: row for row in select_rows(connection, f"FROM {view}")}
             for view in ("redelivered", "overtaken")

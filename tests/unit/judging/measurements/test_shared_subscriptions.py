@@ -13,7 +13,7 @@ import pytest
 from brokerproof.run.records import PhaseTimes
 from brokerproof_judging.measurements.measured_values import MeasuredValue
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, read_run_times
-from brokerproof_judging.measurements.sharing import measure_sharing
+from brokerproof_judging.measurements.shared_subscriptions import measure_sharing
 
 from ..history import MILLISECOND, SECOND, START, History
 
