@@ -55,11 +55,24 @@ def list_mistakes(model: type[BaseModel], error: ValidationError) -> list[InputE
     return mistakes
 
 
+# The largest number of known names in a remedy.
+_MOST_NAMES = 30
+
+
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: the most similar known name, or all known names if none is similar."""
+    """Return a remedy for an unknown name: the most similar known name, or known names if none is similar.
+
+    Of more than `_MOST_NAMES` known names, those that are most like the unknown one are listed.
+    """
     names = sorted(known)
     near = find_nearest(name, names)
-    return f"did you mean `{near}`?" if near else f"one of: {', '.join(map(shorten, names)) or 'nothing is defined'}"
+    if near:
+        return f"did you mean `{near}`?"
+    listed = names
+    if len(names) > _MOST_NAMES:
+        listed = sorted(difflib.get_close_matches(name, names, n=_MOST_NAMES, cutoff=0))
+    more = f", and {len(names) - len(listed)} more" if len(listed) < len(names) else ""
+    return f"one of: {', '.join(map(shorten, listed)) or 'nothing is defined'}{more}"
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
