@@ -28,7 +28,9 @@ CLIENT = {"batching_messages": SIZE, "batching_delay_ms": 60_000}
 def cluster(tmp_path_factory: pytest.TempPathFactory, prepared: None) -> Iterator[Run]:
     """A cluster whose brokers keep acks of single messages of a batch."""
     here = Path(__file__).parent
-    settings = {"settings.broker": {"acknowledgmentAtBatchIndexLevelEnabled": True}}
+    # The brokers store schemas of their own topics as their defaults say, and there is one bookie.
+    copies = {f"managedLedgerDefault{name}": 1 for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")}
+    settings = {"settings.broker": {"acknowledgmentAtBatchIndexLevelEnabled": True, **copies}}
     scenario, topology = load_scenario(here / "smallest.yaml", here / "topologies", settings)
     run = lifecycle.reserve(scenario, topology, directory=str(tmp_path_factory.mktemp("runs") / "acks"), run_id="acks")
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Guarantee
-from brokerproof.experiment.workload import Commit, Subscription, Workload
+from brokerproof.experiment.workload import ClientRole, Commit, Subscription, Workload
 from pydantic import ValidationError
 
 
@@ -54,3 +55,11 @@ def test_brokers_know_no_streaming_query() -> None:
     assert workload.known_subscriptions == [plain, processing]
     assert workload.writes_outputs
     assert not Workload(subscriptions=[plain]).writes_outputs
+
+
+def test_a_streaming_query_has_longer_to_start_than_a_consumer() -> None:
+    workload = Workload(subscriptions=[Subscription(name="plain"), Subscription(name="stream", streaming="by_batch")])
+    topology = SimpleNamespace(clusters={"mycluster": None})
+    plain, stream = workload.list_clients(topology, ClientRole.CONSUMER)  # type: ignore[arg-type]
+    assert [plain.start_s, stream.start_s] == [60, 300]
+    assert [plain.moment_s, stream.moment_s] == [20, 120]

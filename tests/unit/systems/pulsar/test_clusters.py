@@ -170,6 +170,12 @@ def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
     assert (log.end, log.why) == (end, None)
 
 
+def test_one_cluster_is_asked_for_its_logs_without_the_other(run: Run) -> None:
+    """A streaming query asks once a second, and the other cluster may be gone."""
+    observation = make_observation(run, Rest(), sound()[1])
+    assert observation.find_logs(US) == [TopicLog(cluster=US, partition=-1, end=Position(8, 8))]
+
+
 def test_an_entry_that_was_not_asked_for_ends_no_log(tmp_path: Path) -> None:
     us = Rest(internalStats=inside("8:2"), entry="8:1")
     log = make_observation(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us).find_logs()[1]
