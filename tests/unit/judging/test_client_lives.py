@@ -53,6 +53,12 @@ def test_a_client_that_stays_dead_is_away_until_its_task_is_over(run: Run) -> No
     assert list_absences(run, "load-0") == [(10, OVER)]
 
 
+@pytest.mark.parametrize("epochs", [(), ({"ended_at": 40, "fault": "f"},)])
+def test_a_client_that_was_never_connected_is_away_all_the_time(run: Run, epochs: tuple[dict[str, Any], ...]) -> None:
+    live(run, "consume-1", *epochs)
+    assert list_absences(run, "consume-1") == [(0, OVER)]
+
+
 def test_a_client_that_ended_by_itself_or_that_no_fault_acts_on_was_never_away(run: Run) -> None:
     live(run, "load-0", {"ready_at": 1, "ended_at": 10})
     for client in ("load-0", "load-1"):
