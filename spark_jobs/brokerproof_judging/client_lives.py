@@ -20,13 +20,16 @@ def list_epochs_ended_by_faults(run: Run, client: str) -> set[int]:
 def list_absences(run: Run, client: str) -> list[tuple[int, int]]:
     """Return the times (from, to) in µs in which a client was away: from a process's end to the next one's connection.
 
-    If the client never came back, the last time ends with the client's task. Raises RunError for a damaged record.
+    If the client never came back, the last time ends with the client's task. A client that was never connected, such as
+    one on standby, was away all the time. Raises RunError for a damaged record.
     """
     lives = read_record(run, ClientEpochs, client)
-    # A process that was never connected did not bring the client back, and its end did not take the client away.
-    connected = [each for each in (lives.epochs if lives else ()) if each.ready_at is not None]
-    if lives is None or not connected:
+    if lives is None:
         return []
+    # A process that was never connected did not bring the client back, and its end did not take the client away.
+    connected = [each for each in lives.epochs if each.ready_at is not None]
+    if not connected:
+        return [(0, lives.at)]
     following = [*(each.ready_at or lives.at for each in connected[1:]), lives.at]
     return [
         (each.ended_at, back_at)

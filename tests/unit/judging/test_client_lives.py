@@ -53,9 +53,13 @@ def test_a_client_that_stays_dead_is_away_until_its_task_is_over(run: Run) -> No
     assert list_absences(run, "load-0") == [(10, OVER)]
 
 
-def test_a_client_on_standby_that_was_started_and_never_connected_was_never_away(run: Run) -> None:
-    live(run, "load-0", {"ended_at": 10, "fault": "f"}, {"started_at": 12, "ended_at": 40})
-    assert (list_absences(run, "load-0"), list_epochs_ended_by_faults(run, "load-0")) == ([], {0})
+@pytest.mark.parametrize(
+    "epochs",
+    [(), ({"ended_at": 40, "fault": "f"},), ({"ended_at": 10, "fault": "f"}, {"started_at": 12, "ended_at": 40})],
+)
+def test_a_client_that_was_never_connected_is_away_all_the_time(run: Run, epochs: tuple[dict[str, Any], ...]) -> None:
+    live(run, "consume-1", *epochs)
+    assert list_absences(run, "consume-1") == [(0, OVER)]
 
 
 def test_a_client_that_ended_by_itself_or_that_no_fault_acts_on_was_never_away(run: Run) -> None:
