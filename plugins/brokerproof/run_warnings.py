@@ -219,6 +219,9 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "sharing subscription and phase or fault": [
             f"{name}/{time}" for name, time in product(sharing, [*Phase, *list_harmful_faults(scenario)])
         ],
+        "subscription of a topic that stores nothing": (
+            () if scenario.workload.is_stored else [each.name for each in subscriptions]
+        ),
         "subscription with outputs": [each.name for each in subscriptions if each.outputs_guarantee],
         "anomaly": MISSING,
         "run": ("run",),

@@ -155,7 +155,7 @@ def make_sound_answers(at: Mapping[str, str]) -> dict[str, Any]:
     return {
         "/tenants$": ["public", "pulsar", "earlier"],
         "/namespaces/earlier$": ["earlier/global"],
-        "/persistent/earlier/global(/partitioned)?$": [],
+        "/(non-)?persistent/earlier/global(/partitioned)?$": [],
         "/racks-info$": {"default": racks},
         "/bundle$": "0x00000000_0x40000000",
         "^/lookup/": {"brokerUrl": f"pulsar://{at['broker-eu-2']}:6650", "nativeUrl": None},

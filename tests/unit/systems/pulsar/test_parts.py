@@ -180,7 +180,7 @@ def test_a_consumer_acknowledges_as_the_scenario_says(
 def test_a_negative_ack_is_delayed_as_the_scenario_says(delay_ms: int | None, given: dict[str, int]) -> None:
     options: dict[str, Any] = {}
     refused: list[str] = []
-    own = SimpleNamespace(_consumer=SimpleNamespace(negative_acknowledge=refused.append))
+    own = SimpleNamespace(_consumer=SimpleNamespace(acknowledge=None, negative_acknowledge=refused.append))
     clients = PulsarClients.__new__(PulsarClients)
     client = SimpleNamespace(subscribe=lambda *_, **found: options.update(found) or own)
     settings = PulsarClientSettings(redelivery_delay_ms=delay_ms)
