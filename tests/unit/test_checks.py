@@ -193,12 +193,6 @@ def test_a_topic_that_stores_no_messages_promises_nothing_about_its_log(
     assert problem in found[field], found
 
 
-def test_what_subscriptions_miss_is_bounded_only_if_the_topic_stores_no_messages(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the topic stores its messages") as caught:
-        load(tmp_path, {"overrides": {}, "bounds": {"missed_messages": {"max": 0}}})
-    assert caught.value.field == "bounds.missed_messages"
-
-
 @pytest.mark.parametrize("now", ["coordination_leader", "coordination_followers"])
 def test_a_node_that_coordinates_alone_neither_leads_nor_follows(tmp_path: Path, now: str) -> None:
     settings = {"overrides": {}, "faults.0.targets": {"now": now, "cluster": "cluster-us"}}

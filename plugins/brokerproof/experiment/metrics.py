@@ -260,7 +260,6 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="Subscriptions of a topic that stores no messages miss no more of them than the scenario allows.",
         minimum_is_to_show=True,
-        needs=Ability.UNSTORED_TOPICS,
     ),
     "missing_outputs": Metric(
         unit="messages",

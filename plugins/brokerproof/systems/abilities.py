@@ -232,18 +232,15 @@ def find_abilities(system: System) -> frozenset[Ability]:
 
 def find_workload_abilities(system: System, workload: Workload) -> frozenset[Ability]:
     """Return the abilities of a system that a workload can use. A topic that stores no messages lacks some of them."""
-    if workload.is_stored:
-        return find_abilities(system) - {Ability.UNSTORED_TOPICS}
-    return frozenset(each for each in find_abilities(system) if not each.needs_storage)
+    return frozenset(each for each in find_abilities(system) if workload.is_stored or not each.needs_storage)
 
 
 def explain_lack(system: System, workload: Workload, ability: Ability) -> str:
     """Return why a workload cannot use an ability on a system; empty if it can."""
     if ability in find_workload_abilities(system, workload):
         return ""
-    if ability not in find_abilities(system):
-        return f"{system.name} cannot {ability.meaning}"
-    return "the topic stores its messages" if workload.is_stored else "the topic stores no messages"
+    has_it = ability in find_abilities(system)
+    return "the topic stores no messages" if has_it else f"{system.name} cannot {ability.meaning}"
 
 
 def require(part: object, protocol: type[T]) -> T:

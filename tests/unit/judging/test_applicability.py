@@ -25,5 +25,5 @@ def test_only_the_needed_ability_is_lacking(name: str) -> None:
 
 
 def test_some_anomalies_and_some_metrics_need_an_ability() -> None:
-    assert [bool(NEEDS[name]) for name in ("not_replicated", "lost", "rto_s")] == [True, False, False]
+    assert [bool(NEEDS[name]) for name in ("not_replicated", "phantom", "rto_s")] == [True, False, False]
     assert any(metric.needs for metric in METRICS.values())

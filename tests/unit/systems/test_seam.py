@@ -89,7 +89,7 @@ def test_a_topic_that_stores_nothing_lacks_what_is_about_stored_messages() -> No
     usable = find_workload_abilities(PULSAR, unstored)
     assert usable >= {Ability.UNSTORED_TOPICS, Ability.MEMBERSHIP, Ability.REASSIGNMENT}
     assert usable.isdisjoint({Ability.STORAGE, Ability.POSITIONS, Ability.CONFIRMED_ACKS, Ability.DEDUPLICATION})
-    assert find_workload_abilities(PULSAR, stored) == set(Ability) - {Ability.UNSTORED_TOPICS}
+    assert find_workload_abilities(PULSAR, stored) == set(Ability)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,6 @@ def test_a_topic_that_stores_nothing_lacks_what_is_about_stored_messages() -> No
     [
         (PULSAR, None, Ability.STORAGE, ""),
         (PULSAR, False, Ability.STORAGE, "the topic stores no messages"),
-        (PULSAR, None, Ability.UNSTORED_TOPICS, "the topic stores its messages"),
         (TESTLOG, False, Ability.UNSTORED_TOPICS, "testlog cannot serve a topic without storing its messages"),
     ],
 )
