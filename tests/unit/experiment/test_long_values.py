@@ -10,6 +10,7 @@ import yaml
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.cli import main
 from brokerproof.errors import InputError
+from brokerproof.experiment.model_mistakes import suggest_name
 from brokerproof.settings import from_environment
 from builders import TOPOLOGIES
 
@@ -65,6 +66,18 @@ def test_a_value_of_5000_characters_is_not_repeated_whole(tmp_path: Path, settin
         load_scenario(file, TOPOLOGIES, settings)
     assert len(str(caught.value)) < 900, str(caught.value)[:1000]
     assert "…" in str(caught.value)
+
+
+def test_a_remedy_lists_all_of_few_names_and_the_most_similar_of_many() -> None:
+    assert suggest_name("zzz", ["a", "b"]) == "one of: a, b"
+    assert suggest_name("zzz", []) == "one of: nothing is defined"
+    many = [f"name_{number}" for number in range(40)]
+    assert suggest_name("name_3x", many) == "did you mean `name_3`?"
+    remedy = suggest_name("9", many)
+    listed = remedy.removeprefix("one of: ").split(", ")
+    assert listed[-1] == "and 10 more"
+    assert len(listed) == 31
+    assert {"name_9", "name_19", "name_29", "name_39"} <= set(listed)
 
 
 @pytest.mark.parametrize("text", [f"a: *{LONG}", f"a: !{LONG} 1", f"rate: {'9' * 5000}", f'a: "{LONG}'])

@@ -199,6 +199,26 @@ def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) ->
     ]
 
 
+def test_a_topic_that_stores_no_messages_has_no_log_and_nothing_to_drain(tmp_path: Path) -> None:
+    scenario, topology = load_scenario(ROOT / "dags/scenarios/semantics_unstored.yaml", ROOT / "topologies")
+    run = Run.create(
+        str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses=assign_addresses(topology, 0)
+    )
+    observation = PulsarObservation(run)
+    (cluster,) = observation.clusters.values()
+    names = [each.name for each in scenario.workload.subscriptions]
+    here = {"msgBacklog": 0, "msgOutCounter": 1, "consumers": []}
+    # Such a topic has no internal stats of a log.
+    cluster.__dict__["brokers"] = Rest(stats={**stats(replicating={}), "subscriptions": dict.fromkeys(names[1:], here)})
+    assert cluster.topic == "non-persistent://mytenant/eu/orders"
+    assert cluster.partitions == [(-1, "/admin/v2/non-persistent/mytenant/eu/orders")]
+    assert (observation.find_logs(), observation.find_copies()) == ([], [])
+    drains = {each.subscription: each for each in observation.find_subscription_drains()}
+    assert [drains[name].drained for name in names] == [False, True, True, True]
+    assert drains[names[0]].why == "the subscription is not there"
+    assert {each.end for each in drains.values()} == {None}
+
+
 def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:
     assert make_observation(run, *sound()).count_published() == 2 * (100 - 40)
 
