@@ -16,7 +16,7 @@ from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.clients import Position
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import TopicLog
-from brokerproof.systems.pulsar import configuration, nodes
+from brokerproof.systems.pulsar import configuration, leftovers, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.system import PulsarAdministration
@@ -217,6 +217,17 @@ def test_a_topic_that_stores_no_messages_has_no_log_and_nothing_to_drain(tmp_pat
     assert [drains[name].drained for name in names] == [False, True, True, True]
     assert drains[names[0]].why == "the subscription is not there"
     assert {each.end for each in drains.values()} == {None}
+
+
+def test_topics_of_earlier_runs_are_deleted_whether_they_store_messages_or_not() -> None:
+    stored, unstored = "persistent://earlier-1/eu/orders", "non-persistent://earlier-1/eu/orders"
+    nothing = {f"{scheme}/earlier-1/eu/partitioned": [] for scheme in ("persistent", "non-persistent")}
+    rest = Rest(**{**nothing, "v2/persistent/earlier-1/eu": [stored], "v2/non-persistent/earlier-1/eu": [unstored]})
+    assert leftovers._remove_topics(rest, "earlier-1/eu") == 2  # type: ignore[arg-type]
+    assert rest.changed == [
+        "DELETE /admin/v2/persistent/earlier-1/eu/orders?force=true",
+        "DELETE /admin/v2/non-persistent/earlier-1/eu/orders?force=true",
+    ]
 
 
 def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:
