@@ -82,7 +82,7 @@ class PulsarAdministration:
         for name in workload.list_homes(self.topology):
             cluster = self.clusters[name]
             found = cluster.brokers.get(f"{make_admin_path(cluster.topic)}/partitions", SETTINGS)
-            if found["partitions"] != workload.grows_to:
+            if (found or {}).get("partitions") != workload.grows_to:
                 return False
             for _, path in cluster.list_paths(workload.list_partitions()):
                 # A partition that is not served yet has no stats.
