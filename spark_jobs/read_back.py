@@ -309,7 +309,7 @@ def close_topic(run: Run, observation: Observation, administration: Administrati
 def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> LogsRead:
     """Read every log that can be read, and return the result for each log."""
     if not run.scenario.workload.is_stored:
-        return read_nothing(run)
+        return conclude_without_logs(run)
     observation = make_observation(run)
     await_replication(run, observation)
     started_at = clock.now_us()
@@ -336,7 +336,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
     )
 
 
-def read_nothing(run: Run) -> LogsRead:
+def conclude_without_logs(run: Run) -> LogsRead:
     """Return the result for a topic that stores no messages, after sealing an empty table."""
     write_record(run, ReplicationDrains(drains=(), at=clock.now_us()))
     seal_tables(run, "stored")

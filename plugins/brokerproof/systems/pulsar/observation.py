@@ -194,7 +194,7 @@ class PulsarObservation:
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
     @property
-    def _logging(self) -> list[PulsarCluster]:
+    def _log_clusters(self) -> list[PulsarCluster]:
         """The clusters in which the topic has logs: none if it stores no messages."""
         return self.holding if self.run.scenario.workload.is_stored else []
 
@@ -233,7 +233,7 @@ class PulsarObservation:
         return sum(self.clusters[name].count_published() for name in self._homes)
 
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        return [each for cluster in self._logging if cluster.name not in without for each in find_copies(cluster)]
+        return [each for cluster in self._log_clusters if cluster.name not in without for each in find_copies(cluster)]
 
     def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
         return find_parts(self.clusters[cluster], partition)
@@ -248,7 +248,7 @@ class PulsarObservation:
         return find_acknowledged(self.clusters[cluster], subscription)
 
     def find_logs(self, cluster: str | None = None) -> list[TopicLog]:
-        return [log for each in self._logging if cluster in (None, each.name) for log in find_logs(each)]
+        return [log for each in self._log_clusters if cluster in (None, each.name) for log in find_logs(each)]
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]

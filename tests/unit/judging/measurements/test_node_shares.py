@@ -121,23 +121,23 @@ def test_a_node_on_standby_that_no_fault_starts_needs_no_sample_and_one_that_nev
     assert found[f"{OLD}/moved"] == Estimate(value=None, evidence=f"{NEW} was not sampled for more than 5 s")
 
 
-def test_a_counter_that_began_anew_counts_from_zero(tmp_path: Path) -> None:
+def measure_restarted(run: Path, *, last: int) -> Estimate:
+    """What a node wrote that was sampled until the second `last`, and whose counter began anew before 60 s."""
     history = plant()
     write_bytes(history, OLD, rate=0)
     write_bytes(history, NEW, rate=0, first=20)
-    # 1,900 bytes until 59 s; the restarted process has written 300 until its first sample, and 1,900 more until 79 s.
-    write_bytes(history, OTHER, rate=100, last=59)
+    write_bytes(history, OTHER, rate=100, last=last)
     write_bytes(history, OTHER, rate=100, first=60, count=300)
-    assert measure_written(history, tmp_path / "run")[f"{OTHER}/moved"].evidence == "4100 of 4100 bytes"
+    return measure_written(history, run)[f"{OTHER}/moved"]
+
+
+def test_a_counter_that_began_anew_counts_from_zero(tmp_path: Path) -> None:
+    # 1,900 bytes until 59 s; the restarted process has written 300 until its first sample, and 1,900 more until 79 s.
+    assert measure_restarted(tmp_path / "run", last=59).evidence == "4100 of 4100 bytes"
 
 
 def test_what_was_written_before_a_counter_began_anew_is_unknown_if_no_sample_is_near(tmp_path: Path) -> None:
-    history = plant()
-    write_bytes(history, OLD, rate=0)
-    write_bytes(history, NEW, rate=0, first=20)
-    write_bytes(history, OTHER, rate=100, last=54)
-    write_bytes(history, OTHER, rate=100, first=60, count=300)
-    assert measure_written(history, tmp_path / "run")[f"{OTHER}/moved"].value is None
+    assert measure_restarted(tmp_path / "run", last=54).value is None
 
 
 def test_what_a_started_node_wrote_before_its_first_sample_counts(tmp_path: Path) -> None:
