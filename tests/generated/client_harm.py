@@ -31,6 +31,9 @@ from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
 Message = tuple[str, int]
+# Where a message is stored: its partition and its position.
+Place = tuple[int | None, ...]
+_PLACE = ("partition", "segment", "offset", "batch_index")
 # A producer looks for due messages this often.
 _TICK_S = 0.002
 
@@ -129,21 +132,24 @@ def _overlap(epochs: list[ClientEpoch]) -> bool:
 
 @dataclass(kw_only=True)
 class Outputs:
-    """How often each message was delivered to a subscription, and how many outputs of it there are."""
+    """How often each message was delivered to a subscription, and how many outputs of it there are.
+
+    `written` counts them by message and position: a message that is stored twice has an output of each copy.
+    """
 
     subscription: Subscription
     delivered: Counter[Message] = field(default_factory=Counter)
-    written: Counter[Message] = field(default_factory=Counter)
+    written: Counter[tuple[Message, Place]] = field(default_factory=Counter)
 
     @property
     def missing(self) -> int:
         """The delivered messages without an output."""
-        return len(self.delivered.keys() - self.written.keys())
+        return len(self.delivered.keys() - {message for message, _ in self.written})
 
     @property
     def repeated(self) -> int:
-        """The messages with two outputs or more."""
-        return sum(count > 1 for count in self.written.values())
+        """The messages with two outputs or more of one position."""
+        return len({message for (message, _), count in self.written.items() if count > 1})
 
 
 def count_outputs(run: Run) -> list[Outputs]:
@@ -153,10 +159,15 @@ def count_outputs(run: Run) -> list[Outputs]:
         for each in run.scenario.workload.subscriptions
         if each.outputs_guarantee is not None
     }
-    for table, field_name in (("deliveries", "delivered"), ("outputs", "written")):
-        for row in iterate_rows(run, table, ["subscription", "producer", "seq"]):
-            if row["subscription"] in found and row["seq"] is not None:
-                getattr(found[row["subscription"]], field_name)[row["producer"], row["seq"]] += 1
+    for table in ("deliveries", "outputs"):
+        for row in iterate_rows(run, table, ["subscription", "producer", "seq", *_PLACE]):
+            if row["subscription"] not in found or row["seq"] is None:
+                continue
+            outputs, message = found[row["subscription"]], (row["producer"], row["seq"])
+            if table == "deliveries":
+                outputs.delivered[message] += 1
+            else:
+                outputs.written[message, tuple(row[each] for each in _PLACE)] += 1
     return list(found.values())
 
 
@@ -192,7 +203,10 @@ def find_unexplained_outputs(run: Run, harm: ClientHarm) -> Iterator[str]:
 
 def _find_unexplained_of(run: Run, outputs: Outputs, harm: ClientHarm) -> Iterator[str]:
     name, commit = outputs.subscription.name, outputs.subscription.commit
-    more = [message for message, count in outputs.written.items() if count > outputs.delivered[message]]
+    written: Counter[Message] = Counter()
+    for (message, _), count in outputs.written.items():
+        written[message] += count
+    more = [message for message, count in written.items() if count > outputs.delivered[message]]
     if more:
         yield f"{len(more)} messages have more outputs at {name} than deliveries, such as {more[0]}"
     may_miss = (commit is Commit.BEFORE and name in harm.interrupted) or not _has_drained(run, name)

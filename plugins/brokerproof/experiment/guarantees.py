@@ -308,8 +308,8 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     ),
     Anomaly.OUTPUT_REPEATED: AnomalyFacts(
         suite=Suite.UNIQUENESS,
-        meaning="has two outputs or more of one subscription",
-        demand="No message has two outputs of a subscription where the subscription's commit forbids it.",
+        meaning="has two outputs or more of one subscription, from one position",
+        demand="No stored message has two outputs of a subscription where the subscription's commit forbids it.",
         illegal_under=_UNLESS_AT_LEAST_ONCE,
         at_subscriptions=True,
         of_outputs=True,

@@ -276,8 +276,8 @@ METRICS: Mapping[str, Metric] = {
         unit="messages",
         subject="subscription with outputs",
         meaning=(
-            "messages with two outputs or more by consumers of the subscription; with a minimum, a run that shows "
-            "fewer is undecided"
+            "messages of which consumers of the subscription wrote two outputs or more from one position; with a "
+            "minimum, a run that shows fewer is undecided"
         ),
         demand="The number of repeated outputs is within the bounds of the scenario.",
         compared=False,

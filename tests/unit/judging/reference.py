@@ -5,6 +5,7 @@ It shares nothing with the code it checks but the tables; loops over all pairs w
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -354,7 +355,8 @@ class Topic:
             for message in {identity(row) for row in got}:
                 written = self.select_rows(self.outputs, message, cluster, subscription)
                 got_here = [row for row in got if identity(row) == message]
-                if len(written) > 1:
+                copies = Counter((row["partition"], position(row)) for row in written)
+                if any(count > 1 for count in copies.values()):
                     self.r.say("output_repeated", cluster, self.name, subscription, message)
                 if written:
                     continue

@@ -59,6 +59,10 @@ SELECT
     number_of(seq) AS number,
     topic,
     cluster,
+    partition,
+    IF(segment >= 0, segment, NULL) AS segment,
+    offset_of(segment, "offset") AS "offset",
+    batch_index_of(segment, batch_index) AS batch_index,
     subscription,
     consumer,
     written_at

@@ -11,7 +11,7 @@ from brokerproof.run.records import FaultsUndone
 from brokerproof_judging.applicability import explain_inapplicable
 from pyspark.sql import SparkSession
 
-from ..history import START, TOPIC, History
+from ..history import SEGMENT, START, TOPIC, History
 from ..judged import Found, Judged
 from ..reference import Reference
 
@@ -58,6 +58,22 @@ def repeated_everywhere(history: History) -> dict[Found, tuple[str, str]]:
     return {find("output_repeated", name, legal=name in MAY_REPEAT): why for name in WRITING}
 
 
+def written_from_two_positions(history: History) -> dict[Found, tuple[str, str]]:
+    """The producer stored a message twice, and each consumer wrote one output of each copy."""
+    copy = {"producer": "p0", "seq": 3, "offset": history.next_entry()}
+    history.store(**copy)
+    for each in SUBSCRIPTIONS:
+        history.deliver(**copy, subscription=each["name"], at=9_000)
+        if each["name"] in WRITING:
+            history.write_output(**copy, subscription=each["name"], at=9_020)
+    why = ("attempted_once", "delivered from 2 positions, after 1 attempt(s)")
+    stored = ("attempted_once", f"stored at 2 positions, first at {SEGMENT}:6:-1, from 1 attempt(s)")
+    return {
+        ("stored_twice", True, "main", None, "p0", 3): stored,
+        **{find("delivered_from_two_positions", each["name"], legal=True): why for each in SUBSCRIPTIONS},
+    }
+
+
 def not_drained(history: History) -> dict[Found, tuple[str, str]]:
     history.forget("outputs", "p0", 3, subscription="after")
     history.not_drained("after")
@@ -81,7 +97,15 @@ def never_delivered(history: History) -> dict[Found, tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "change",
-    [no_change, missing_everywhere, repeated_everywhere, not_drained, fault_not_undone, never_delivered],
+    [
+        no_change,
+        missing_everywhere,
+        repeated_everywhere,
+        written_from_two_positions,
+        not_drained,
+        fault_not_undone,
+        never_delivered,
+    ],
 )
 def test_an_output_is_judged_by_what_the_commit_promises(spark: SparkSession, tmp_path: Path, change: Change) -> None:
     history = make_history()
