@@ -16,7 +16,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse, read_fault_courses
 from brokerproof.run.judgement import Counts, Judgement
 
-# Of more than _MOST_NAMES nodes, only the number is shown.
+# Of more than _MOST_NAMES nodes or clients, only the number is shown.
 _MOST_NAMES = 3
 
 
@@ -61,7 +61,7 @@ def describe_faults(run: Run) -> list[DescribedFault]:
 def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
     """Return the name of the region or cluster if all of it is the target, else the names or the number of the nodes.
 
-    Without target nodes, return the fault's name.
+    Without targets, return the fault's name.
     """
     chosen = fault.targets if fault is not None else None
     if chosen is not None and not chosen.nodes and not chosen.role and chosen.now is None and chosen.count is None:
@@ -71,6 +71,8 @@ def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
     if not names:
         return fault.name if fault is not None else "nobody"
     if len(names) > _MOST_NAMES:
+        if chosen is not None and chosen.client:
+            return f"{len(names)} {chosen.client}s"
         return f"{len(names)} {chosen.role} nodes" if chosen is not None and chosen.role else f"{len(names)} nodes"
     return join_names(names)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.results.story import DescribedFault, tell_story
+from brokerproof.results.story import DescribedFault, describe_faults, tell_story
 from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.measurement import Measurement
-from builders import make_counts, make_judgement, make_measurement, make_suite
+from builders import make_counts, make_judgement, make_measurement, make_run, make_suite
 
 # 00:31:07 UTC.
 AT = 1_700_008_267_000_000 - 1_700_008_267_000_000 % 86_400_000_000 + (31 * 60 + 7) * 1_000_000
@@ -204,3 +206,25 @@ def test_nodes_that_were_away_at_once_are_named_with_the_time(
     story = tell_story(faults, judgement(gap(3.0)))
     assert ("without" in story) == (phrase is not None)
     assert (phrase or "") in story
+
+
+@pytest.mark.parametrize(
+    ("targets", "names", "sentence"),
+    [
+        ({"region": "eu"}, ["bookie-eu-1", "broker-eu-1"], "eu was killed"),
+        ({"nodes": ["bookie-eu-1"]}, ["bookie-eu-1"], "bookie-eu-1 was killed"),
+        ({"role": "bookie"}, ["a", "b", "c", "d"], "4 bookie nodes were killed"),
+        ({"client": "consumer"}, ["a-c0", "b-c0"], "a-c0 and b-c0 were killed"),
+        ({"client": "consumer"}, ["a-c0", "b-c0", "c-c0", "d-c0"], "4 consumers were killed"),
+        ({"client": "producer"}, ["p0", "p1", "p2", "p3"], "4 producers were killed"),
+    ],
+)
+def test_a_fault_names_its_targets_or_counts_them_as_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targets: dict[str, Any], names: list[str], sentence: str
+) -> None:
+    fault = {"name": "gone", "kind": "kill", "targets": targets}
+    run = make_run(tmp_path / "r", "semantics", {"faults": [fault], "bounds": {}})
+    course = FaultCourse(fault="gone", kind="kill", targets=tuple(names), injected_at=AT, effective_at=AT)
+    monkeypatch.setattr("brokerproof.results.story.read_fault_courses", lambda _: {"gone": course})
+    (described,) = describe_faults(run)
+    assert described.sentence == sentence
