@@ -15,7 +15,7 @@ from brokerproof.directories import Directories, make_directories
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite, is_illegal
+from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import join_names
@@ -596,11 +596,9 @@ def _list_loosened_mistakes(anomaly: Anomaly, scenario: Scenario, topology: Topo
     else:
         names = [one.name for one in subscriptions]
         mistakes += _find_unknown(messages.subscription, names, "subscription", f"{field}.subscription")
-    # A workload without subscriptions has only logs, which have no subscription type.
-    types = [one.type for one in subscriptions if messages.subscription in (None, one.name)] or (None,)
-    if not mistakes and not any(
-        is_illegal(anomaly, scenario.guarantee, each, tightened=scenario.tighten) for each in types
-    ):
+    # A workload without subscriptions has only logs.
+    places = [one for one in subscriptions if messages.subscription in (None, one.name)] or (None,)
+    if not mistakes and not any(scenario.forbids(anomaly, each) for each in places):
         mistakes.append(
             InputError(f"`{anomaly}` is legal already under `{scenario.guarantee}`", field=field, remedy="leave it out")
         )

@@ -16,7 +16,7 @@ from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, is_il
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import RUN_VERDICTS, Verdict
-from brokerproof.experiment.workload import Workload
+from brokerproof.experiment.workload import Subscription, Workload
 from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, PlainValue, suggest_name, write_value
 from brokerproof.settings import from_environment
 
@@ -293,7 +293,7 @@ class Scenario(FrozenModel):
         legal = [
             name
             for name in MISSING
-            if not is_illegal(name, self.guarantee, tightened=self.tighten)
+            if not self.forbids(name)
             or (self.loosen.get(name) == Loosened() and name not in self.tighten)
         ]
         unbounded = [name for name in legal if not (bound := self.bound("missing_messages", name)) or bound.max is None]
@@ -305,6 +305,18 @@ class Scenario(FrozenModel):
                 field="bounds",
                 remedy=f"add `{metric}: {{max: …}}`",
             )
+
+    def forbids(self, anomaly: Anomaly, subscription: Subscription | None = None) -> bool:
+        """Whether the anomaly is illegal at a subscription, by default in a log, before `loosen` permits it.
+
+        The outputs of consumers have a guarantee of their own, by the way in which the consumers commit.
+        """
+        guarantee, kind = self.guarantee, None
+        if subscription is not None:
+            kind = subscription.type
+            if anomaly.facts.of_outputs and subscription.outputs_guarantee is not None:
+                guarantee = subscription.outputs_guarantee
+        return is_illegal(anomaly, guarantee, kind, tightened=self.tighten)
 
     def bound(self, metric: str, subject: str) -> Bound | None:
         """Return the bound given for `metric/subject`, or else the one given for `metric`; None if there is neither."""

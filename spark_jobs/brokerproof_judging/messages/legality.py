@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 
 import pyarrow as pa
-from brokerproof.experiment.guarantees import Anomaly, is_illegal
+from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Subscription
@@ -68,15 +68,4 @@ def list_loosened(scenario: Scenario) -> pa.Table:
 
 
 def _list_forbidden_at(scenario: Scenario, subscription: Subscription | None) -> list[str]:
-    kind = None if subscription is None else subscription.type
-    of_outputs = (subscription and subscription.outputs_guarantee) or scenario.guarantee
-    return [
-        str(anomaly)
-        for anomaly in Anomaly
-        if is_illegal(
-            anomaly,
-            of_outputs if anomaly.facts.of_outputs else scenario.guarantee,
-            kind,
-            tightened=scenario.tighten,
-        )
-    ]
+    return [str(anomaly) for anomaly in Anomaly if scenario.forbids(anomaly, subscription)]

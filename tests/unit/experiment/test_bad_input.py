@@ -133,6 +133,12 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "loosen.delivered_out_of_order",
             "leave it out",
         ),
+        # Outputs are promised what their subscription's commit promises.
+        (
+            {"workload.subscriptions": [{"name": "late", "commit": "after"}], "loosen": ["output_repeated"]},
+            "loosen.output_repeated",
+            "leave it out",
+        ),
         ({"loosen": {"lost": {"outcome": "asked"}}}, "loosen.lost.outcome", "did you mean `acked`?"),
         ({"loosen": [["lost"]]}, "loosen", ""),
         ({"loosen": ["unproven"]}, "loosen", "leave `unproven` out"),
@@ -296,6 +302,7 @@ def test_a_mistake_is_named(tmp_path: Path, settings: dict[str, Any], field: str
         {"loosen": ["delivered_out_of_order"]},
         {"guarantee": "effectively_once", "loosen": ["stored_twice"]},
         {"workload.subscriptions": [], "loosen": ["stored_out_of_order"]},
+        {"workload.subscriptions": [{"name": "early", "commit": "before"}], "loosen": ["output_repeated"]},
     ],
     ids=str,
 )
