@@ -293,8 +293,7 @@ class Scenario(FrozenModel):
         legal = [
             name
             for name in MISSING
-            if not self.forbids(name)
-            or (self.loosen.get(name) == Loosened() and name not in self.tighten)
+            if not self.forbids(name) or (self.loosen.get(name) == Loosened() and name not in self.tighten)
         ]
         unbounded = [name for name in legal if not (bound := self.bound("missing_messages", name)) or bound.max is None]
         # Nothing of a topic that stores no messages is missing in a log; `checks.py` demands another bound.
