@@ -276,7 +276,7 @@ METRICS: Mapping[str, Metric] = {
         unit="messages",
         subject="subscription with outputs",
         meaning=(
-            "messages of which consumers of the subscription wrote two outputs or more from one position; with a "
+            "messages that have two outputs or more of the subscription's consumers, from one position; with a "
             "minimum, a run that shows fewer is undecided"
         ),
         demand="The number of repeated outputs is within the bounds of the scenario.",
