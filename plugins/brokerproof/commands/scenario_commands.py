@@ -184,7 +184,8 @@ def _make_scenario_row(scenario: Scenario, warnings: Sequence[RunWarning]) -> di
 def execute_run(options: argparse.Namespace, settings: Settings) -> int:
     """Check the scenarios, fetch the software for their nodes, start Airflow unless it runs, and run one by one.
 
-    The verdicts are printed, and the exit status follows from them. If the user leaves a run, no further run begins.
+    The verdicts are printed, and the exit status follows from them. If the user stops or leaves a run, no further run
+    begins.
     """
     overrides = _parse_overrides(options)
     # The checks come before anything starts, so that a typing error costs no time.
@@ -216,7 +217,9 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
         end = _run_scenario(scenario, topology, choice, changes, settings, console)
         print_end(end, console if options.json else Console())
         ends.append(end)
-        if end.status is ExitStatus.INTERRUPTED:
+        if end.is_stopped:
+            if left := len(cases) - len(ends):
+                print_warning(f"this run was stopped, so {left} more will not begin")
             break
     if options.json:
         outcomes = [end.outcome.model_dump(mode="json") for end in ends]

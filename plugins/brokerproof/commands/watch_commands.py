@@ -11,7 +11,7 @@ import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -93,6 +93,8 @@ class WatchEnd:
     status: ExitStatus
     # {task id: sentence with the reason} for the tasks that could not do their work.
     problems: Mapping[str, str] = field(default_factory=dict)
+    # Whether the user stopped the run or left it. If so, no further run begins.
+    is_stopped: bool = False
 
 
 def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = lambda: None) -> WatchEnd:
@@ -156,10 +158,11 @@ def _watch_until_end(
     try:
         progress.print_sentence("cancelling the run and stopping its cluster; Ctrl-C again leaves that to Airflow")
         if not run.cancel():
-            return _make_unknown_end(run.run_id, run.scenario, run.directory, "the run was cancelled before it began")
+            why = "the run was cancelled before it began"
+            return replace(_make_unknown_end(run.run_id, run.scenario, run.directory, why), is_stopped=True)
         if choice is Choice.STOP:
             run.follow(progress)
-            return _make_end(run)
+            return replace(_make_end(run), is_stopped=True)
     except KeyboardInterrupt:
         pass
     return _leave(
@@ -173,7 +176,7 @@ def _watch_until_end(
 def _leave(run: ScenarioRun, progress: Progress, sentence: str) -> WatchEnd:
     progress.print_sentence(sentence)
     outcome = make_unknown_outcome(run.run_id, run.scenario, run.directory, sentence)
-    return WatchEnd(outcome=outcome, status=ExitStatus.INTERRUPTED)
+    return WatchEnd(outcome=outcome, status=ExitStatus.INTERRUPTED, is_stopped=True)
 
 
 def _make_end(run: ScenarioRun) -> WatchEnd:

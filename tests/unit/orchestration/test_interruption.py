@@ -66,6 +66,14 @@ def test_without_a_terminal_a_signal_stops_the_run_and_shows_its_end(
     assert signal.getsignal(number) is before
 
 
+def test_after_a_signal_no_further_run_begins(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:
+    act_on_trigger(airflow, partial(os.kill, os.getpid(), signal.SIGTERM))
+    assert main(["run", "region_lost", "region_lost", "region_lost", "--json"]) == 2
+    output = capsys.readouterr()
+    assert len(airflow.triggered) == len(json.loads(output.out)) == 1
+    assert "so 2 more will not begin" in output.err
+
+
 def test_a_signal_during_the_trigger_is_taken_when_the_run_is_known(airflow: StandInAirflow) -> None:
     def interrupt(*_: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
