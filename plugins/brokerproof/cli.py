@@ -193,7 +193,7 @@ def build_parser() -> _Parser:
     explain = add_command(
         "explain",
         "recorded_run",
-        "show one message's whole life: attempts, stored copies, deliveries, anomalies, and faults around it",
+        "show one message's whole life: attempts, stored copies, deliveries, outputs, anomalies, and faults",
     )
     explain.formatter_class, explain.epilog = argparse.RawDescriptionHelpFormatter, _EXPLAIN_EPILOG
     _add_run(explain)

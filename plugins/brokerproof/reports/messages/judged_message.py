@@ -16,6 +16,7 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.numbers import format_moment, format_short_time, join_names
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.run.records import Moment
@@ -117,6 +118,18 @@ class AckConfirmed(_AtPlace):
     position: LogPosition | None
 
 
+class OutputWritten(_AtPlace):
+    """A consumer's output of the message. `object` is the name under which the sink holds it."""
+
+    kind: Literal["output"] = "output"
+    at: Moment | None
+    subscription: str
+    consumer: str | None
+    incarnation: int | None
+    position: LogPosition | None
+    object: str | None
+
+
 class FaultChanged(StrictModel):
     """A fault's change to another state, at a time between the message's first and last event."""
 
@@ -129,7 +142,10 @@ class FaultChanged(StrictModel):
     evidence: str | None
 
 
-Event = Annotated[Sent | SettledAttempt | Stored | Delivered | AckConfirmed | FaultChanged, Field(discriminator="kind")]
+Event = Annotated[
+    Sent | SettledAttempt | Stored | Delivered | AckConfirmed | OutputWritten | FaultChanged,
+    Field(discriminator="kind"),
+]
 
 
 class Legality(StrEnum):
@@ -236,19 +252,21 @@ def compose_sentence(
     *,
     doubtful: Collection[str],
     is_whole: bool,
-    has_subscriptions: bool,
+    workload: Workload,
 ) -> str:
-    """Return one sentence about the publishing, copies, deliveries and anomalies of the message `name`.
+    """Return one sentence about the publishing, copies, deliveries, outputs and anomalies of the message `name`.
 
     `doubtful` names missing and damaged tables. If such a table shows no event of the message, the sentence says "not
     known" instead of "not". If `is_whole` is False, the sentence says that the evidence is not whole.
     """
-    parts = [
-        _describe_publishing(events, judged, "publishes" in doubtful),
-        _describe_storing(events, judged, "stored" in doubtful),
-    ]
-    if has_subscriptions or any(isinstance(event, Delivered) for event in events):
+    parts = [_describe_publishing(events, judged, "publishes" in doubtful)]
+    if workload.is_stored:
+        parts.append(_describe_storing(events, judged, "stored" in doubtful))
+    if workload.subscriptions or any(isinstance(event, Delivered) for event in events):
         parts.append(_describe_deliveries(events, judged, "deliveries" in doubtful))
+    if workload.writes_outputs:
+        due = [each.name for each in workload.subscriptions if each.outputs_guarantee is not None]
+        parts.append(_describe_outputs(events, due, "outputs" in doubtful))
     return f"{name} {', '.join(parts)}; {_describe_judgement(judged, is_whole)}."
 
 
@@ -301,6 +319,13 @@ def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, 
     if not found:
         return "whether it was delivered is not known" if doubtful else "not delivered"
     return f"delivered {_list_places(name(found), name(due), 'to', doubtful)}"
+
+
+def _describe_outputs(events: Sequence[Event], due: Sequence[str], doubtful: bool) -> str:
+    found = [f"`{event.subscription}`" for event in events if isinstance(event, OutputWritten)]
+    if not found:
+        return "whether it has an output is not known" if doubtful else "without an output"
+    return f"with an output written {_list_places(found, [f'`{name}`' for name in due], 'by', doubtful)}"
 
 
 def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: bool) -> str:

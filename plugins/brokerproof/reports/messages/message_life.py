@@ -3,8 +3,8 @@
     life = read_message_life(run, "cluster-eu-p0", 4711)
 
 The events come from the run's tables. `life.problems` has a sentence for each table that is missing, unsealed or
-damaged. If such a table is the one with the copies or the deliveries, `life.sentence` says "not known" instead of "not
-stored" or "not delivered".
+damaged. If such a table is the one with the copies, the deliveries or the outputs, `life.sentence` says "not known"
+instead of "not stored", "not delivered" or "without an output".
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from brokerproof.reports.messages.judged_message import (
     FaultChanged,
     JudgedMessage,
     LogPosition,
+    OutputWritten,
     Sent,
     SettledAttempt,
     Stored,
@@ -39,7 +40,7 @@ from brokerproof.run.strict_model import StrictModel
 from brokerproof.run.table_rows import collect_rows, query_files
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
-_OF_MESSAGES = ("publishes", "stored", "deliveries")
+_OF_MESSAGES = ("publishes", "stored", "deliveries", "outputs")
 _TABLES = (*_OF_MESSAGES, "faults")
 # Bytes. Checksums of larger tables take more than about 1 s from a local disk, which is too long for one message.
 _CHECKSUMS_UP_TO = 1 << 30
@@ -114,7 +115,7 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
             judged,
             doubtful=doubtful,
             is_whole=not all_problems,
-            has_subscriptions=bool(run.scenario.workload.subscriptions),
+            workload=run.scenario.workload,
         ),
         first_fault_at=changes[0].at if changes else None,
         clock_error_us=run.facts.clock_error_us,
@@ -159,10 +160,15 @@ def _describe_checking(run: Run, size: int, with_checksums: bool) -> Iterator[st
 def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
     """Return a sentence for each difference between a table and its seal, or for a missing table.
 
-    The table `deliveries` is checked only if the scenario has subscriptions, and `faults` only if it has faults.
+    The table `deliveries` is checked only if the scenario has subscriptions, `outputs` only if a subscription writes
+    them, and `faults` only if the scenario has faults.
     """
     scenario = run.scenario
-    is_expected = {"deliveries": bool(scenario.workload.subscriptions), "faults": bool(scenario.faults)}
+    is_expected = {
+        "deliveries": bool(scenario.workload.subscriptions),
+        "outputs": scenario.workload.writes_outputs,
+        "faults": bool(scenario.faults),
+    }
     if not is_expected.get(table, True):
         return []
     checked = check_seals(run, [table], checksums=with_checksums)
@@ -219,12 +225,13 @@ def _order_events(found: Mapping[str, Rows]) -> list[Event]:
         *_make_attempts(attempts),
         *_make_copies(found["stored"], [start for start in starts if start is not None], payloads),
         *_make_deliveries(found["deliveries"], payloads),
+        *_make_outputs(found["outputs"]),
     ]
     return sorted(events, key=order)
 
 
 # The order of events at the same moment.
-_ORDER: Sequence[type] = (Sent, Stored, SettledAttempt, Delivered, AckConfirmed)
+_ORDER: Sequence[type] = (Sent, Stored, SettledAttempt, Delivered, AckConfirmed, OutputWritten)
 
 
 def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -279,6 +286,11 @@ def _make_deliveries(rows: Rows, payloads: set[int | None]) -> Iterator[Event]:
         )
         if confirmed_at is not None:
             yield AckConfirmed.from_row(row, at=confirmed_at, position=position)
+
+
+def _make_outputs(rows: Rows) -> Iterator[Event]:
+    for row in sorted(rows, key=lambda row: row["written_at"] or 0):
+        yield OutputWritten.from_row(row, at=row["written_at"], position=_make_position(row))
 
 
 def _find_start(attempt: Mapping[str, Any]) -> int | None:

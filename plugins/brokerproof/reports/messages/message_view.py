@@ -20,6 +20,7 @@ from brokerproof.reports.messages.judged_message import (
     FaultChanged,
     Legality,
     MessageAnomaly,
+    OutputWritten,
     Sent,
     Stored,
 )
@@ -31,7 +32,7 @@ from brokerproof.run.tables import AttemptOutcome, FaultState
 _COLOURS_OF_LEGALITY = {Legality.ILLEGAL: "red", Legality.LEGAL: "green", Legality.UNDECIDED: "yellow"}
 # A width in columns that no table reaches.
 _UNLIMITED = 100_000
-_STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": "magenta"}
+_STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": "magenta", "output": "green"}
 
 
 def print_message_life(life: MessageLife, console: Console) -> None:
@@ -202,7 +203,7 @@ def _describe_place(event: Event, *, with_topic: bool) -> str:
     parts = [event.cluster]
     if with_topic and event.partition is not None:
         parts.append(_name_topic(event.topic, event.partition))
-    if isinstance(event, Delivered | AckConfirmed):
+    if isinstance(event, Delivered | AckConfirmed | OutputWritten):
         again = f" (incarnation {event.incarnation})" if event.incarnation else ""
         parts += [event.subscription, f"{event.consumer or 'an unnamed consumer'}{again}"]
     return " / ".join(parts)
@@ -233,6 +234,8 @@ def _list_details(event: Event, attempts: int) -> Iterator[str]:
             yield event.error
         if event.outcome is AttemptOutcome.ACKED and event.position is None:
             yield "the ack named no position"
+    elif event.kind == "output":
+        yield f"object {event.object}" if event.object else "the output has no name"
     elif isinstance(event, Stored | Delivered):
         if isinstance(event, Delivered) and event.redelivery_count:
             yield f"redelivery {event.redelivery_count}"

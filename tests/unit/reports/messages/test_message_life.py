@@ -12,7 +12,15 @@ import pytest
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.reports.messages.judged_message import Delivered, Event, FaultChanged, Legality, SettledAttempt, Stored
+from brokerproof.reports.messages.judged_message import (
+    Delivered,
+    Event,
+    FaultChanged,
+    Legality,
+    OutputWritten,
+    SettledAttempt,
+    Stored,
+)
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
 from brokerproof.reports.messages.message_view import tabulate_events
 from brokerproof.results.retention import MESSAGE_TABLES
@@ -80,6 +88,52 @@ def test_a_message_that_was_acked_the_first_time(tmp_path: Path) -> None:
         "nothing is wrong with it."
     )
     assert (life.problems, life.faults, life.first_fault_at, life.key) == ((), (), None, "p1-key-1")
+
+
+COMMITS = [{"name": "early", "commit": "before"}, {"name": "late", "commit": "after"}]
+
+
+def test_a_message_has_the_outputs_of_its_consumers(tmp_path: Path) -> None:
+    history = History(subscriptions=COMMITS).clean()
+    history.forget("outputs", "p1", 1, subscription="early")
+    (row,) = history.rows("outputs", "p1", 1, subscription="late")
+    history.outputs.append({**row, "consumer": "consumer-1", "written_at": row["written_at"] + SECOND})
+    places = [place("p1", 1), *(place("p1", 1, subscription=each["name"], deliveries=1) for each in COMMITS)]
+    run = judge_well(history.write(tmp_path / "run"), places=places)
+
+    life = read_message_life(run, "p1", 1)
+
+    assert [(time_of(event), event.subscription, event.consumer) for event in of_kind(life, OutputWritten)] == [
+        (3520, "late", "consumer-0"),
+        (3520 + SECOND, "late", "consumer-1"),
+    ]
+    assert ", with an output written twice by `late` but not by `early`; " in life.sentence
+    row_of_output = next(row for row in tabulate_events(life).rows if row.kind == "output")
+    assert (row_of_output.event, row_of_output.position, row_of_output.place) == (
+        "output",
+        f"{SEGMENT}:3",
+        "main / late / consumer-0",
+    )
+    assert row_of_output.details.startswith("object output-")
+
+
+def test_a_message_without_outputs_says_so_only_if_the_table_of_outputs_is_whole(tmp_path: Path) -> None:
+    history = History(subscriptions=COMMITS).clean()
+    history.forget("outputs", "p1", 1)
+    run = judge_well(history.write(tmp_path / "run"))
+    assert ", without an output; " in read_message_life(run, "p1", 1).sentence
+
+    shutil.rmtree(run.path("tables", "outputs"))
+    life = read_message_life(run, "p1", 1)
+    assert ", whether it has an output is not known; " in life.sentence
+    assert any("outputs" in problem for problem in life.problems)
+
+
+def test_a_message_of_a_topic_that_stores_nothing_is_not_missed_in_a_log(tmp_path: Path) -> None:
+    history = History(guarantee="at_most_once", workload={"stored": False}, bounds={"missed_messages": {"max": 1}})
+    history.clean().stored.clear()
+    life = read_message_life(history.write(tmp_path / "run"), "p1", 1)
+    assert life.sentence.startswith("p1/1 was acknowledged after 0.4 ms at 22:13:20.003, delivered once to `audit`; ")
 
 
 def test_a_message_that_was_tried_again_has_both_attempts(tmp_path: Path) -> None:
