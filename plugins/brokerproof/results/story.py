@@ -227,7 +227,7 @@ def _tell_messages(judgement: Judgement) -> str:
     counts = judgement.counts
     if not counts.publishes:
         return "nothing was published"
-    parts = [f"{counts.acked:,} messages acked", _tell_anomaly(counts, Anomaly.LOST, "lost")]
+    parts = [f"{counts.acked:,} messages acked", _tell_missed(judgement) or _tell_anomaly(counts, Anomaly.LOST, "lost")]
     # Messages without an answer belong to the story as much as acked ones.
     parts += [f"{counts.unknown:,} without an answer"] if counts.unknown else []
     parts += [f"{counts.failed:,} refused"] if counts.failed else []
@@ -236,6 +236,17 @@ def _tell_messages(judgement: Judgement) -> str:
         _tell_anomaly(counts, anomaly, words) for anomaly, words in _WORDS.items() if counts.count_anomaly(anomaly)
     ]
     return ", ".join([*parts, _tell_order(judgement, counts)])
+
+
+def _tell_missed(judgement: Judgement) -> str:
+    """Return a phrase with the most messages that a subscription missed; empty if the topic stores messages."""
+    values = [row.value for row in judgement.measurements if row.metric == "missed_messages"]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return "how many each subscription missed is not known"
+    if not values:
+        return ""
+    return f"a subscription missed up to {max(known):,.0f}" if max(known) else "no subscription missed one"
 
 
 def _tell_anomaly(counts: Counts, anomaly: Anomaly, words: str) -> str:

@@ -42,6 +42,10 @@ def gap(value: float | None, fault: str = "f") -> Measurement:
     return make_measurement("r", "longest_ack_gap_s", value, subject=fault)
 
 
+def missed(value: float | None, subscription: str) -> Measurement:
+    return make_measurement("r", "missed_messages", value, subject=subscription)
+
+
 def judgement(
     *measurements: Measurement,
     legal: Mapping[Anomaly, int] | None = None,
@@ -74,6 +78,25 @@ def judgement(
             "bookie-1 was killed at 00:31:07; b1 and b2 were frozen at 00:31:07; "
             "a producer got no ack for up to 0.32 s; "
             "123,950 messages acked, 4 lost (1 of them as allowed), order held.",
+        ),
+        # A topic that stores no messages can lose none.
+        (
+            [fault("bookie-1", "kill")],
+            judgement(gap(0.32), missed(0, "a"), missed(4002, "b")),
+            "bookie-1 was killed at 00:31:07; a producer got no ack for up to 0.32 s; "
+            "123,950 messages acked, a subscription missed up to 4,002, order held.",
+        ),
+        (
+            [fault("bookie-1", "kill")],
+            judgement(gap(0.32), missed(0, "a"), missed(0, "b")),
+            "bookie-1 was killed at 00:31:07; a producer got no ack for up to 0.32 s; "
+            "123,950 messages acked, no subscription missed one, order held.",
+        ),
+        (
+            [fault("bookie-1", "kill")],
+            judgement(gap(0.32), missed(12, "a"), missed(None, "b")),
+            "bookie-1 was killed at 00:31:07; a producer got no ack for up to 0.32 s; "
+            "123,950 messages acked, how many each subscription missed is not known, order held.",
         ),
         # What nobody measured is not told as good news.
         (
