@@ -224,6 +224,7 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         ),
         "subscription with outputs": [each.name for each in subscriptions if each.outputs_guarantee],
         "anomaly": MISSING,
+        "anomaly of a repeated message": (Anomaly.STORED_TWICE,),
         "run": ("run",),
         "end of run": ("end_of_run",),
     }

@@ -251,6 +251,18 @@ METRICS: Mapping[str, Metric] = {
         demand="No more messages are missing than the scenario allows.",
         needs=Ability.STORAGE,
     ),
+    "repeated_messages": Metric(
+        unit="messages",
+        subject="anomaly of a repeated message",
+        meaning=(
+            "messages at two or more positions of one cluster's topic: a value for `stored_twice`, measured if a "
+            "scenario bounds it; with a minimum, a run that shows fewer is undecided"
+        ),
+        demand="The number of messages that are stored twice is within the bounds of the scenario.",
+        needs=Ability.STORAGE,
+        compared=False,
+        minimum_is_to_show=True,
+    ),
     "missed_messages": Metric(
         unit="messages",
         subject="subscription of a topic that stores nothing",

@@ -1,4 +1,4 @@
-"""The matrix of a scenario: for each case, the outputs that each subscription missed and repeated in its runs."""
+"""The matrix of a scenario: for each case, what was lost and repeated in its runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ MATRIX_RULE = (
     "show what its case is about is `unknown`. `reached` says how many of a case's runs showed it."
 )
 # What a cell says of a metric.
-_WORDS = {"missing_outputs": "lost", "repeated_outputs": "repeated"}
+_WORDS = {
+    "missing_outputs": "lost",
+    "repeated_outputs": "repeated",
+    "missed_messages": "missed",
+    "repeated_messages": "repeated",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRow:
-    """A case: its verdict, how many of its runs reached its state, and {subscription: what it lost and repeated}.
+    """A case: its verdict, how many of its runs reached its state, and what was lost and repeated in them.
 
-    `verdict` is the worst of the case's runs, and `newest` the id of the newest one.
+    `verdict` is the worst of the case's runs, and `newest` the id of the newest one. `cells` has what each subscription
+    lost, missed and repeated, by its name, and what producers repeated, as `stored_twice`.
     """
 
     case: str
@@ -31,7 +37,7 @@ class MatrixRow:
 
 
 def make_matrix(groups: Sequence[RunGroup]) -> tuple[list[str], list[MatrixRow]]:
-    """Return the subscriptions, and a row for each case. `groups` are the runs of one scenario, grouped by case."""
+    """Return the names of the columns, and a row for each case. `groups` are a scenario's runs, grouped by case."""
     rows = [_make_row(group) for group in sorted(groups, key=lambda group: group.name)]
     return list(dict.fromkeys(name for row in rows for name in row.cells)), rows
 

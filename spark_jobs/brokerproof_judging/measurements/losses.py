@@ -1,4 +1,4 @@
-"""Counts missing and missed messages, missing and repeated outputs, and the messages that each fault lost."""
+"""Counts missing, missed and repeated messages and outputs, and the messages that each fault lost."""
 
 from __future__ import annotations
 
@@ -60,19 +60,23 @@ def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Estim
     return Estimate(value=float(value), evidence=evidence, at_least=bool(unproven))
 
 
-def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
-    """Yield `missing_messages`, the number of missing messages, for each anomaly that a missing message can have.
+# {metric: the anomalies that it counts}.
+_COUNTED = {"missing_messages": MISSING, "repeated_messages": (Anomaly.STORED_TWICE,)}
 
-    Yields nothing unless the scenario bounds this metric. A message counts once for each log and subscription in which
-    it is missing. If a message is unproven, each number is "at least".
+
+def measure_counted(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
+    """Yield `missing_messages` and `repeated_messages`, a value for each anomaly that the metric counts.
+
+    Yields only metrics that the scenario bounds. A message counts once for each log and subscription at which the
+    anomaly was found. If a message is unproven, each number is "at least".
     """
-    if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):
-        return
     unproven = counts.count_anomaly(Anomaly.UNPROVEN)
-    for anomaly in MISSING:
-        evidence = "counted whether legal or illegal" + (f"; {unproven:,} messages are unproven" if unproven else "")
-        estimate = Estimate(value=float(counts.count_anomaly(anomaly)), evidence=evidence, at_least=bool(unproven))
-        yield MeasuredValue(metric="missing_messages", subject=str(anomaly), estimate=estimate)
+    evidence = "counted whether legal or illegal" + (f"; {unproven:,} messages are unproven" if unproven else "")
+    bounded = {key.split("/")[0] for key in run.scenario.bounds}
+    for metric, anomalies in _COUNTED.items():
+        for anomaly in anomalies if metric in bounded else ():
+            estimate = Estimate(value=float(counts.count_anomaly(anomaly)), evidence=evidence, at_least=bool(unproven))
+            yield MeasuredValue(metric=metric, subject=str(anomaly), estimate=estimate)
 
 
 def measure_missed(run: Run, times: RunTimes, connection: DuckDB) -> Iterator[MeasuredValue]:

@@ -25,7 +25,7 @@ from brokerproof_judging.measurements.failover import (
 )
 from brokerproof_judging.measurements.interruption import ClientEvents, measure_interruption, read_client_events
 from brokerproof_judging.measurements.link import measure_link
-from brokerproof_judging.measurements.losses import measure_losses, measure_missed, measure_missing, measure_outputs
+from brokerproof_judging.measurements.losses import measure_counted, measure_losses, measure_missed, measure_outputs
 from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.node_shares import (
     measure_owned_shares,
@@ -78,7 +78,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield from measure_owned_shares(run, times, samples)
     yield from measure_owner_changes(run, times, samples)
     yield from measure_faults(run, times, samples, recorded.events, messages)
-    yield from measure_missing(run, counts)
+    yield from measure_counted(run, counts)
     yield from measure_missed(run, times, messages)
     yield from measure_outputs(run, messages)
     yield from measure_sharing(run, times)

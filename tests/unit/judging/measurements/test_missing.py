@@ -1,4 +1,4 @@
-"""How many messages are missing, which a scenario bounds that allows it."""
+"""How many messages are missing or repeated, which a scenario bounds that allows it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 
 import pytest
 from brokerproof.run.judgement import TOTALS, Counts
-from brokerproof_judging.measurements.losses import measure_missing
+from brokerproof_judging.measurements.losses import measure_counted
 from brokerproof_judging.measurements.measured_values import make_measurements
+from brokerproof_judging.suites.measurement_expectation import find_bound_result
 
 from ..history import History
 
@@ -18,7 +19,7 @@ def list_rows(directory, *, bounds, legal=None, illegal=None, **scenario):
     run = History(**{"guarantee": guarantee, "bounds": bounds, **scenario}).write(directory / "run")
     found = {"legal": legal or {}, "illegal": illegal or {}}
     counts = Counts.model_validate_json(json.dumps(dict.fromkeys(TOTALS, 0) | found))
-    return make_measurements(run, measure_missing(run, counts))
+    return make_measurements(run, measure_counted(run, counts))
 
 
 def measure(directory, **counts):
@@ -56,6 +57,26 @@ def test_nothing_is_known_while_a_message_is_unproven(tmp_path, kind):
 def test_the_evidence_has_the_number_of_unproven_messages(tmp_path, unproven, more):
     rows = list_rows(tmp_path, bounds=BOUNDS, illegal={"unproven": unproven, "lost": 5})
     assert {row.evidence for row in rows} == {f"counted whether legal or illegal{more}"}
+
+
+@pytest.mark.parametrize(
+    ("bound", "unproven", "found", "measured"),
+    [
+        ({"max": 0}, 0, 0, (0, "held")),
+        ({"max": 0}, 0, 2, (2, "unexpected")),
+        ({"min": 1}, 0, 2, (2, "held")),
+        ({"min": 1}, 0, 0, (0, "undecided")),
+        # An unproven message may be stored in a part of the log that was not read.
+        ({"max": 1}, 1, 0, (None, "undecided")),
+        ({"min": 1}, 1, 2, (None, "held")),
+    ],
+)
+def test_messages_that_are_stored_twice_count_against_the_bound(tmp_path, bound, unproven, found, measured):
+    counts = {"legal": {"stored_twice": found, "lost": 3}, "illegal": {"unproven": unproven}}
+    rows = list_rows(tmp_path, bounds={"repeated_messages": bound}, guarantee="at_least_once", **counts)
+    assert [(row.metric, row.subject) for row in rows] == [("repeated_messages", "stored_twice")]
+    result = find_bound_result(rows[0].model_dump(), minimum=None, maximum=None, required=False)
+    assert (rows[0].value, str(result)) == measured
 
 
 def test_without_a_bound_nothing_is_measured(tmp_path):
