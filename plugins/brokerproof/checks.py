@@ -14,7 +14,7 @@ from typing import Any
 from brokerproof.directories import Directories, make_directories
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.fault import GROW, Fault
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite, is_illegal
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
@@ -346,6 +346,10 @@ def _list_fault_mistakes(
         with mistakes.collect():
             kind.check(fault, topology)
         yield from mistakes.found
+        if fault.kind == GROW and scenario.workload.grows_to is None:
+            yield InputError(
+                "the topic keeps its partitions", field="kind", remedy="add `workload.grows_to`, or use another kind"
+            )
         if kind.needs:
             yield from _find_inability(
                 system, scenario.workload, kind.needs, "kind", remedy="use another kind of fault"
@@ -532,6 +536,12 @@ def _list_judgement_mistakes(scenario: Scenario, topology: Topology, system: Sys
     if scenario.workload.client.on_restart is OnRestart.CONTINUE:
         at = "workload.client.on_restart"
         yield from _find_inability(system, scenario.workload, Ability.DEDUPLICATION, at, remedy="use `resend`")
+    if scenario.workload.grows_to is not None and GROW not in {fault.kind for fault in scenario.faults}:
+        yield InputError(
+            "no fault gives the topic more partitions",
+            field="workload.grows_to",
+            remedy=f"add a fault of the kind `{GROW}`, or leave it out",
+        )
     for anomaly in scenario.loosen:
         yield from _list_loosened_mistakes(anomaly, scenario, topology)
     for field, needs in _judged(scenario):

@@ -297,10 +297,11 @@ METRICS: Mapping[str, Metric] = {
     ),
     "overtaken_messages": Metric(
         unit="messages",
-        subject="subscription by key",
+        subject="subscription that keeps order",
         meaning=(
-            "messages whose last delivery to a `key_shared` subscription came after the last delivery of a later "
-            "message of their producer and key; with a minimum, a run that shows fewer is undecided"
+            "messages whose last delivery to a subscription that keeps order came after the last delivery of a later "
+            "message of their producer and key, in any partition; measured of `key_shared` subscriptions, and of "
+            "others if a scenario bounds it; with a minimum, a run that shows fewer is undecided"
         ),
         demand="The number of messages that a later message of their key overtook is within the scenario's bounds.",
         compared=False,
@@ -308,7 +309,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "longest_overtaking_s": Metric(
         unit="s",
-        subject="subscription by key",
+        subject="subscription that keeps order",
         meaning=(
             "longest time from the last delivery of a later message of a producer's key to the last delivery of an "
             "overtaken message, 0 without one"

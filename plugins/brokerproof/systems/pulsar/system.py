@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar import configuration, topology_rules
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.answers import BUNDLE
+from brokerproof.systems.pulsar.answers import BUNDLE, SETTINGS, TOPIC_STATS
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.leftovers import remove_leftovers
@@ -25,7 +25,7 @@ from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.provisioning import CHECKSUMS, PulsarProvisioning, find_distribution, name_image
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
-from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
+from brokerproof.systems.pulsar.topic import make_admin_path, make_full_name, parse_namespace
 
 
 class PulsarAdministration:
@@ -69,6 +69,25 @@ class PulsarAdministration:
         Pulsar's load balancer unloads the halves of a bundle that it splits, too.
         """
         self._change_bundles(cluster, "split?unload=true")
+
+    def grow(self) -> None:
+        """Give the topic its later partitions. Pulsar keeps the messages of the others where they are."""
+        workload = self.run.scenario.workload
+        for name in workload.list_homes(self.topology):
+            cluster = self.clusters[name]
+            cluster.brokers.change("POST", f"{make_admin_path(cluster.topic)}/partitions", workload.grows_to)
+
+    def has_grown(self) -> bool:
+        workload = self.run.scenario.workload
+        for name in workload.list_homes(self.topology):
+            cluster = self.clusters[name]
+            found = cluster.brokers.get(f"{make_admin_path(cluster.topic)}/partitions", SETTINGS)
+            if (found or {}).get("partitions") != workload.grows_to:
+                return False
+            for _, path in cluster.list_paths(workload.list_partitions()):
+                # A partition that is not served yet has no stats.
+                cluster.brokers.get(f"{path}/stats", TOPIC_STATS)
+        return True
 
     def unload(self, cluster: str) -> None:
         """Close the topic in a cluster, so that the next reads come from bookies and not from a broker's cache."""
