@@ -346,10 +346,8 @@ def _list_fault_mistakes(
         with mistakes.collect():
             kind.check(fault, topology)
         yield from mistakes.found
-        if fault.kind == GROW and scenario.workload.grows_to is None:
-            yield InputError(
-                "the topic keeps its partitions", field="kind", remedy="add `workload.grows_to`, or use another kind"
-            )
+        if fault.kind == GROW:
+            yield from _list_growth_mistakes(fault, scenario)
         if kind.needs:
             yield from _find_inability(
                 system, scenario.workload, kind.needs, "kind", remedy="use another kind of fault"
@@ -388,6 +386,19 @@ def _list_fault_mistakes(
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
             remedy = "leave it out, or wait with `at_s`"
             yield from _find_inability(system, scenario.workload, ability, "when.rereplicated", remedy=remedy)
+
+
+def _list_growth_mistakes(fault: Fault, scenario: Scenario) -> Iterator[InputError]:
+    """Yield the reasons why a fault cannot give the topic more partitions."""
+    if scenario.workload.grows_to is None:
+        yield InputError(
+            "the topic keeps its partitions", field="kind", remedy="add `workload.grows_to`, or use another kind"
+        )
+    first = next(each for each in scenario.faults if each.kind == GROW)
+    if fault.name != first.name:
+        yield InputError(
+            f"`{first.name}` gives the topic all its partitions", field="kind", remedy="leave one of the two out"
+        )
 
 
 def _list_client_mistakes(fault: Fault, scenario: Scenario, topology: Topology) -> Iterator[InputError]:

@@ -83,5 +83,6 @@ _OF_STORED_MESSAGES = frozenset(
         Ability.REPLICATED_SUBSCRIPTIONS,
         Ability.MOVING_SUBSCRIPTIONS,
         Ability.DEDUPLICATION,
+        Ability.GROWTH,
     }
 )

@@ -141,7 +141,7 @@ class _OwnerKind(FaultKind):
             )
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Do nothing, because the topic has an owner again."""
+        """Do nothing, because the topic has an owner."""
 
 
 @register_fault

@@ -101,7 +101,7 @@ def measure_faults(
     for fault in times.effective:
         estimates: dict[str, Estimate] = {
             "detect_s": measure_detection(run, samples, fault),
-            "reassign_s": measure_reassignment(run, samples, fault),
+            "reassign_s": measure_reassignment(run, samples, fault, times.grown_us),
             "node_recovery_s": measure_node_recovery(times, fault),
             **measure_interruption(run, times, events, fault),
             **losses[fault.name],

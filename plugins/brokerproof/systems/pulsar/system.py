@@ -71,11 +71,17 @@ class PulsarAdministration:
         self._change_bundles(cluster, "split?unload=true")
 
     def grow(self) -> None:
-        """Give the topic its later partitions. Pulsar keeps the messages of the others where they are."""
+        """Give the topic its later partitions.
+
+        Pulsar creates each durable subscription of the first partition in them before it tells clients their number
+        (`PersistentTopicsBase.updatePartitionedTopic`). So consumers that learn of them late get every message.
+        """
         workload = self.run.scenario.workload
         for name in workload.list_homes(self.topology):
             cluster = self.clusters[name]
-            cluster.brokers.change("POST", f"{make_admin_path(cluster.topic)}/partitions", workload.grows_to)
+            path = f"{make_admin_path(cluster.topic)}/partitions"
+            # A broker answers 409 if an earlier request, whose answer was lost, has added them.
+            cluster.brokers.change("POST", path, workload.grows_to, accept=(409,))
 
     def has_grown(self) -> bool:
         workload = self.run.scenario.workload
@@ -149,8 +155,9 @@ class Pulsar:
     def check(self, scenario: Scenario, topology: Topology) -> None:
         """Raises InputError if a cluster that is published to lacks the workload's namespace.
 
-        Also raises InputError if several producers publish to a topic that each of them needs for itself, or if the
-        topic lacks the numbers by which a producer continues.
+        Also raises InputError if several producers publish to a topic that each of them needs for itself, if the topic
+        lacks the numbers by which a producer continues, or if a replicated topic is to store nothing or to get more
+        partitions.
         """
         workload = scenario.workload
         settings = parse(PulsarClientSettings, workload.client.model_dump(), file="")
@@ -175,6 +182,12 @@ class Pulsar:
                 raise InputError(
                     f"`{workload.namespace}` is replicated, and only stored messages are followed to another cluster",
                     field="workload.stored",
+                    remedy="use a namespace without `replicated_to`",
+                )
+            if workload.grows_to is not None and list_clusters_reached(topology, cluster, workload.namespace)[1:]:
+                raise InputError(
+                    f"`{workload.namespace}` is replicated, and only a topic of one cluster can get more partitions",
+                    field="workload.grows_to",
                     remedy="use a namespace without `replicated_to`",
                 )
             if settings.on_restart is OnRestart.CONTINUE and (
