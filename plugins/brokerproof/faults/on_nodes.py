@@ -199,11 +199,11 @@ class Split(_OwnerKind):
 class Grow(_OwnerKind):
     """Gives the topic more partitions: as many as `workload.grows_to` says.
 
-    The stored messages stay where they are. A key may belong to another partition from then on, and clients learn of
-    new partitions late.
+    The stored messages stay where they are. A key may belong to another partition from then on. Clients look for new
+    partitions now and then, so they learn of them late.
     """
 
-    name, done = GROW, "given more partitions"
+    name, done = GROW, "given more partitions of the topic"
     needs = Ability.GROWTH
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
