@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar import configuration, topology_rules
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.answers import BUNDLE, SETTINGS, TOPIC_STATS
+from brokerproof.systems.pulsar.answers import BUNDLE, PARTITIONED_TOPIC, TOPIC_STATS
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.leftovers import remove_leftovers
@@ -85,12 +85,13 @@ class PulsarAdministration:
 
     def has_grown(self) -> bool:
         workload = self.run.scenario.workload
+        partitions = workload.list_partitions()
         for name in workload.list_homes(self.topology):
             cluster = self.clusters[name]
-            found = cluster.brokers.get(f"{make_admin_path(cluster.topic)}/partitions", SETTINGS)
-            if (found or {}).get("partitions") != workload.grows_to:
+            found = cluster.brokers.get(f"{make_admin_path(cluster.topic)}/partitions", PARTITIONED_TOPIC)
+            if found.partitions != len(partitions):
                 return False
-            for _, path in cluster.list_paths(workload.list_partitions()):
+            for _, path in cluster.list_paths(partitions):
                 # A partition that is not served yet has no stats.
                 cluster.brokers.get(f"{path}/stats", TOPIC_STATS)
         return True
