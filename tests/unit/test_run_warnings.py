@@ -126,7 +126,7 @@ SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}
         ({}, "replication_lag_max_ms", {"max": 10}, "there is one value per way and phase", "publish_latency_max_ms"),
         ({}, "link_added_p50_ms/eu>as/steady", {"max": 1}, "called `eu>as/steady`", "link_added_p50_ms/eu>us/steady"),
         ({}, "segments_not_spanning/later", {"max": 1}, "is called `later`", "segments_not_spanning/before gone"),
-        (THREE_TYPES, "overtaken_messages/shared", {"max": 1}, "order is called `shared`", "overtaken_messages/exclusive"),
+        (THREE_TYPES, "overtaken_messages/shared", {"max": 1}, "is called `shared`", "overtaken_messages/exclusive"),
         (ONLY_SHARED, "longest_overtaking_s", {"max": 1}, "there is one value per subscription that", "rate_held"),
         # No run meets it.
         ({}, "rate_held", {"min": 1.1}, "every value is from 0 to 1", {"min": 1}),

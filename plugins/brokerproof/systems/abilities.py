@@ -119,7 +119,10 @@ class GrowsTopics(Protocol):
         """Give the topic the partitions of the workload's `grows_to`, in each cluster that is published to."""
 
     def has_grown(self) -> bool:
-        """Return whether the topic has all these partitions. Raises AdminError if one of them is not served."""
+        """Return whether the topic has all these partitions, each with the subscriptions of the first one.
+
+        Raises AdminError if one of them is not served.
+        """
 
 
 @runtime_checkable

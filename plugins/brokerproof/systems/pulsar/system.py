@@ -73,15 +73,15 @@ class PulsarAdministration:
     def grow(self) -> None:
         """Give the topic its later partitions.
 
-        Pulsar creates each durable subscription of the first partition in them before it tells clients their number
-        (`PersistentTopicsBase.updatePartitionedTopic`). So consumers that learn of them late get every message.
+        Pulsar first changes the number, which clients ask for. Then it makes the partitions, and at the beginning of
+        each one the subscriptions of the first partition (`PersistentTopicsBase.internalUpdatePartitionedTopicAsync`).
+        So consumers that learn of the partitions late get every message. If the answer is lost, the request can be
+        repeated.
         """
         workload = self.run.scenario.workload
         for name in workload.list_homes(self.topology):
             cluster = self.clusters[name]
-            path = f"{make_admin_path(cluster.topic)}/partitions"
-            # A broker answers 409 if an earlier request, whose answer was lost, has added them.
-            cluster.brokers.change("POST", path, workload.grows_to, accept=(409,))
+            cluster.brokers.change("POST", f"{make_admin_path(cluster.topic)}/partitions", workload.grows_to)
 
     def has_grown(self) -> bool:
         workload = self.run.scenario.workload
@@ -91,9 +91,11 @@ class PulsarAdministration:
             found = cluster.brokers.get(f"{make_admin_path(cluster.topic)}/partitions", PARTITIONED_TOPIC)
             if found.partitions != len(partitions):
                 return False
-            for _, path in cluster.list_paths(partitions):
-                # A partition that is not served yet has no stats.
-                cluster.brokers.get(f"{path}/stats", TOPIC_STATS)
+            # A partition that is not served yet has no stats.
+            paths = [path for _, path in cluster.list_paths(partitions)]
+            first, *others = [set(cluster.brokers.get(f"{path}/stats", TOPIC_STATS).subscriptions) for path in paths]
+            if any(not first <= subscriptions for subscriptions in others):
+                return False
         return True
 
     def unload(self, cluster: str) -> None:
