@@ -154,7 +154,7 @@ SELECT DISTINCT
 FROM attempts a JOIN expecting e ON e.home = a.cluster
 WHERE a.outcome = 'acked'
 UNION ALL
--- The messages of a hot key, in whatever partition.
+-- The messages of a hot key, in any partition.
 SELECT 'hot key', d.subscription, concat_ws('/', coalesce(m.label, d.cluster), d.subscription, d.key), min(epoch_us(d.received_at))
 FROM deliveries d JOIN (SELECT DISTINCT key FROM hot_keys) USING (key) LEFT JOIN moves m USING (subscription)
 WHERE d.producer IS NOT NULL AND d.seq IS NOT NULL
