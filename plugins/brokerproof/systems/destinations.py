@@ -27,13 +27,11 @@ def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
 
 def list_present_partitions(run: Run) -> list[int]:
     """Return the numbers of the partitions that the topic has now. Those that a fault adds exist from its effect on."""
-    workload = run.scenario.workload
-    grows = workload.grows_to is not None
-    if grows and not any(
-        fault.kind == GROW and read_record(run, FaultEffective, fault.name) for fault in run.scenario.faults
-    ):
-        return workload.list_first_partitions()
-    return workload.list_partitions()
+    workload, faults = run.scenario.workload, run.scenario.faults
+    if workload.grows_to is None:
+        return workload.list_partitions()
+    has_grown = any(fault.kind == GROW and read_record(run, FaultEffective, fault.name) for fault in faults)
+    return workload.list_partitions() if has_grown else workload.list_first_partitions()
 
 
 def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:

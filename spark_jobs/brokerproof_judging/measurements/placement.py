@@ -167,7 +167,7 @@ def find_owners(run: Run, times: RunTimes, samples: Samples, span: Span) -> dict
     A partition that a fault adds is included if it is there at the span's start, or if it is sampled in the span.
     """
     workload = run.scenario.workload
-    first = list_owner_series(run, workload.list_first_partitions())
+    first = set(list_owner_series(run, workload.list_first_partitions()))
     has_grown = times.grown_us is not None and times.grown_us <= span.start_us
     found: dict[str, Series] = {}
     for source, metric in list_owner_series(run, workload.list_partitions()):
