@@ -227,6 +227,7 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "subscription with outputs": [each.name for each in subscriptions if each.outputs_guarantee],
         "anomaly": MISSING,
         "run": ("run",),
+        "run with more partitions": () if scenario.workload.grows_to is None else ("run",),
         "end of run": ("end_of_run",),
     }
     return subjects.get(metric.subject)

@@ -21,6 +21,7 @@ MINIMUM_CHANGE: Mapping[str, float] = {
     "segments": 1.0,
     "share": 0.05,
     "changes": 1.0,
+    "keys": 1.0,
 }
 
 # A rate is held if at least this share of the steady phase's schedule was acked.
@@ -315,6 +316,18 @@ METRICS: Mapping[str, Metric] = {
             "overtaken message, 0 without one"
         ),
         demand="The order of a key is changed for no longer than the scenario allows.",
+    ),
+    "moved_keys": Metric(
+        unit="keys",
+        subject="run with more partitions",
+        meaning=(
+            "keys with acked messages in two or more partitions, because the topic got more of them (`grow`); with a "
+            "minimum, a run that shows fewer is undecided"
+        ),
+        demand="The number of keys that moved to another partition is within the scenario's bounds.",
+        needs=Ability.GROWTH,
+        compared=False,
+        minimum_is_to_show=True,
     ),
     "largest_consumer_share": Metric(
         unit="share",
