@@ -14,7 +14,7 @@ from typing import Any
 from brokerproof.directories import Directories, make_directories
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.fault import GROW, Fault
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
@@ -346,6 +346,8 @@ def _list_fault_mistakes(
         with mistakes.collect():
             kind.check(fault, topology)
         yield from mistakes.found
+        if fault.kind == GROW:
+            yield from _list_growth_mistakes(fault, scenario)
         if kind.needs:
             yield from _find_inability(
                 system, scenario.workload, kind.needs, "kind", remedy="use another kind of fault"
@@ -384,6 +386,19 @@ def _list_fault_mistakes(
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
             remedy = "leave it out, or wait with `at_s`"
             yield from _find_inability(system, scenario.workload, ability, "when.rereplicated", remedy=remedy)
+
+
+def _list_growth_mistakes(fault: Fault, scenario: Scenario) -> Iterator[InputError]:
+    """Yield the reasons why a fault cannot give the topic more partitions."""
+    if scenario.workload.grows_to is None:
+        yield InputError(
+            "the topic keeps its partitions", field="kind", remedy="add `workload.grows_to`, or use another kind"
+        )
+    first = next(each for each in scenario.faults if each.kind == GROW)
+    if fault.name != first.name:
+        yield InputError(
+            f"`{first.name}` gives the topic all its partitions", field="kind", remedy="leave one of the two out"
+        )
 
 
 def _list_client_mistakes(fault: Fault, scenario: Scenario, topology: Topology) -> Iterator[InputError]:
@@ -532,6 +547,12 @@ def _list_judgement_mistakes(scenario: Scenario, topology: Topology, system: Sys
     if scenario.workload.client.on_restart is OnRestart.CONTINUE:
         at = "workload.client.on_restart"
         yield from _find_inability(system, scenario.workload, Ability.DEDUPLICATION, at, remedy="use `resend`")
+    if scenario.workload.grows_to is not None and GROW not in {fault.kind for fault in scenario.faults}:
+        yield InputError(
+            "no fault gives the topic more partitions",
+            field="workload.grows_to",
+            remedy=f"add a fault of the kind `{GROW}`, or leave it out",
+        )
     for anomaly in scenario.loosen:
         yield from _list_loosened_mistakes(anomaly, scenario, topology)
     for field, needs in _judged(scenario):

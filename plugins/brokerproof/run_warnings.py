@@ -215,7 +215,9 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "moment": [*Phase, "read_back", *(f"before {fault.name}" for fault in scenario.faults), "end"],
         "subscription": [each.name for each in subscriptions if each.moves],
         "sharing subscription": sharing,
-        "subscription by key": [each.name for each in subscriptions if each.type is SubscriptionType.KEY_SHARED],
+        "subscription that keeps order": [
+            each.name for each in subscriptions if each.type is not SubscriptionType.SHARED
+        ],
         "sharing subscription and phase or fault": [
             f"{name}/{time}" for name, time in product(sharing, [*Phase, *list_harmful_faults(scenario)])
         ],
@@ -226,6 +228,7 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "anomaly": MISSING,
         "anomaly of a repeated message": (Anomaly.STORED_TWICE,),
         "run": ("run",),
+        "run with more partitions": () if scenario.workload.grows_to is None else ("run",),
         "end of run": ("end_of_run",),
     }
     return subjects.get(metric.subject)

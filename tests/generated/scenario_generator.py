@@ -20,17 +20,18 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import TASK_RETRY, ClientMoment, Direction
+from brokerproof.experiment.fault import GROW, TASK_RETRY, ClientMoment, Direction
 from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, SubscriptionType
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.workload import ClientRole, Commit, OnRestart, Streaming
+from brokerproof.experiment.workload import ClientRole, Commit, OnRestart, Streaming, Workload
 from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.on_network import LinkFaultKind
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.registry import runtimes_that_can
 from brokerproof.systems.abilities import find_abilities
+from brokerproof.systems.destinations import list_reached
 from brokerproof.systems.protocols import System
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates
@@ -215,6 +216,7 @@ class _Maker:
         self._add_outputs(content)
         if self._rng.random() < 0.45:
             self._add_client_faults(content)
+        self._add_growth(content, random.Random(f"{seed}/grows_to"))
         given = {field: value for field, value in content.items() if value not in ({}, [])}
         # Only plain values, none of them twice, so that the file has neither tags nor anchors.
         plain: dict[str, Any] = json.loads(json.dumps(given))
@@ -263,8 +265,8 @@ class _Maker:
 
     def _is_able(self, kind: FaultKind) -> bool:
         """Whether the system, the topology and a runtime can do a kind of fault."""
-        if not kind.is_for_nodes:
-            # Those of clients are drawn from numbers of their own.
+        if not kind.is_for_nodes or kind.name == GROW:
+            # Those of clients, and those that add partitions, are drawn from numbers of their own.
             return False
         if kind.needs is not None and kind.needs not in self._abilities:
             return False
@@ -345,6 +347,19 @@ class _Maker:
         returns = {"heal_at_s", "heal_after_s"} & earlier.keys() and self._rng.random() < 0.5
         condition = "healthy" if returns else "unhealthy"
         return {condition: earlier["name"], "for_s": self._rng.choice([0.3, 1]), "within_s": within_s}
+
+    def _add_growth(self, content: dict[str, Any], rng: random.Random) -> None:
+        """Let the topic get more partitions, if the system can do this and replicates the topic nowhere."""
+        workload = content["workload"]
+        if Ability.GROWTH not in self._abilities or not workload["partitions"] or rng.random() > 0.3:
+            return
+        topic = self._system.topic(Workload(namespace=workload.get("namespace"), topic=workload["topic"]))
+        homes = workload.get("produce_on") or list(self._nodes)[:1]
+        if any(list_reached(self._system, self._topology, home, topic)[1:] for home in homes):
+            return
+        workload["grows_to"] = workload["partitions"] + rng.choice([1, 3])
+        at_s = round(rng.uniform(0, self._impact_s * 0.5), 1)
+        content["faults"].append({"name": GROW, "kind": GROW, "targets": {"now": "topic_owner"}, "at_s": at_s})
 
     def _add_outputs(self, content: dict[str, Any]) -> None:
         """Let consumers of some subscriptions write outputs, and add bounds of these outputs."""

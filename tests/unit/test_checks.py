@@ -85,6 +85,18 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
             "faults.0.kind",
             "take a topic from its owner",
         ),
+        (
+            {
+                "topology": "sync_active_passive",
+                "workload.namespace": "mytenant/eu",
+                "workload.partitions": 2,
+                "workload.grows_to": 4,
+                "faults.0.kind": "grow",
+                "faults.0.targets": {"now": "topic_owner"},
+            },
+            "faults.0.kind",
+            "give a topic more partitions",
+        ),
         ({"faults.0.targets": {"now": "topic_holders"}}, "faults.0.targets.now", "which nodes hold the copies"),
         (
             {
@@ -176,6 +188,16 @@ UNSTORED = {
         ({"workload.subscriptions.0.streaming": "after"}, "workload.subscriptions.0.streaming", "reads a log"),
         ({"workload.client.on_restart": "continue"}, "workload.client.on_restart", "the topic stores no messages"),
         (
+            {
+                "workload.partitions": 2,
+                "workload.grows_to": 4,
+                "faults.0.kind": "grow",
+                "faults.0.targets": {"now": "topic_owner"},
+            },
+            "faults.0.kind",
+            "the topic stores no messages",
+        ),
+        (
             {"topology": "geo_replication", "workload.namespace": "world/global"},
             "workload.stored",
             "`world/global` is replicated",
@@ -191,6 +213,68 @@ def test_a_topic_that_stores_no_messages_promises_nothing_about_its_log(
         load(tmp_path, UNSTORED | settings)
     found = {each.field: each.problem for each in caught.value.mistakes}
     assert problem in found[field], found
+
+
+GONE = {"name": "gone", "kind": "kill", "targets": {"region": "eu"}}
+GROWN = {"name": "grown", "kind": "grow", "targets": {"now": "topic_owner"}}
+
+
+def load_growing(directory: Path, **settings: Any) -> Any:
+    growing = {
+        "overrides": {},
+        "topology": "sync_active_passive",
+        "workload.namespace": "mytenant/eu",
+        "workload.partitions": 4,
+        "workload.grows_to": 8,
+        "faults": [GONE, GROWN],
+    }
+    return load(directory, growing | settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "problem", "remedy"),
+    [
+        ({"workload.grows_to": None}, "faults.1.kind", "the topic keeps its partitions", "add `workload.grows_to`"),
+        (
+            {"faults": [GONE]},
+            "workload.grows_to",
+            "no fault gives the topic more partitions",
+            "add a fault of the kind `grow`",
+        ),
+        (
+            {"faults": [GONE, GROWN, GROWN | {"name": "again", "at_s": 5}]},
+            "faults.2.kind",
+            "`grown` gives the topic all its partitions",
+            "leave one of the two out",
+        ),
+        (
+            {"faults": [GONE, GROWN | {"targets": {"region": "eu"}}]},
+            "faults.1.targets.now",
+            "`grow` is done to the topic's owner",
+            "give `targets: {now: topic_owner}`",
+        ),
+        (
+            {"topology": "geo_replication", "workload.namespace": "world/global"},
+            "workload.grows_to",
+            "`world/global` is replicated, and only a topic of one cluster can get more partitions",
+            "use a namespace without `replicated_to`",
+        ),
+    ],
+    ids=["no number", "no fault", "two faults", "other nodes", "replicated"],
+)
+def test_a_topic_gets_more_partitions_by_one_fault(
+    tmp_path: Path, settings: dict[str, Any], field: str, problem: str, remedy: str
+) -> None:
+    load_growing(tmp_path)
+    with pytest.raises(InputError) as caught:
+        load_growing(tmp_path, **settings)
+    (mistake,) = caught.value.mistakes
+    assert (mistake.field, mistake.problem) == (field, problem)
+    assert mistake.remedy.startswith(remedy)
+
+
+def test_a_topic_without_the_fault_keeps_its_partitions(tmp_path: Path) -> None:
+    load_growing(tmp_path, **{"workload.grows_to": None, "faults": [GONE]})
 
 
 @pytest.mark.parametrize("now", ["coordination_leader", "coordination_followers"])
@@ -464,3 +548,15 @@ def test_the_shipped_matrix_has_usable_cases() -> None:
     for scenario, _, _ in cases:
         if scenario.case.endswith("/consumers_killed"):
             assert {key.split("/")[0] for key in scenario.bounds} == {"missing_outputs", "repeated_outputs"}
+
+
+def test_the_shipped_matrix_of_a_topic_that_gets_more_partitions_has_a_control_in_which_it_gets_none() -> None:
+    cases = load_cases(SCENARIOS / "partitions_added.yaml", TOPOLOGIES)
+    grows = {
+        scenario.case: (scenario.workload.grows_to, [each.kind for each in scenario.faults]) for scenario, _, _ in cases
+    }
+    assert grows == {
+        "none": (None, []),
+        "partitions_added": (8, ["grow"]),
+        "partitions_added_behind_a_frozen_consumer": (8, ["pause", "grow"]),
+    }

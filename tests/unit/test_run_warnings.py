@@ -108,6 +108,9 @@ def test_a_time_that_can_be_0_can_be_bounded_by_0(tmp_path: Path, name: str) -> 
     assert warn(tmp_path, {**REPLICATING, "bounds": {name: {"max": 0}}}) == []
 
 
+THREE_TYPES = {"workload.subscriptions": [{"name": each, "type": each} for each in ("exclusive", "failover", "shared")]}
+KEEPS = {"workload.partitions": 4}
+ONLY_SHARED = {"workload.subscriptions": [{"name": "audit", "type": "shared"}]}
 SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}, "link": {"delay_ms": 9}}]}
 
 
@@ -124,6 +127,9 @@ SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}
         ({}, "replication_lag_max_ms", {"max": 10}, "there is one value per way and phase", "publish_latency_max_ms"),
         ({}, "link_added_p50_ms/eu>as/steady", {"max": 1}, "called `eu>as/steady`", "link_added_p50_ms/eu>us/steady"),
         ({}, "segments_not_spanning/later", {"max": 1}, "is called `later`", "segments_not_spanning/before gone"),
+        (THREE_TYPES, "overtaken_messages/shared", {"max": 1}, "is called `shared`", "overtaken_messages/exclusive"),
+        (ONLY_SHARED, "longest_overtaking_s", {"max": 1}, "there is one value per subscription that", "rate_held"),
+        (KEEPS, "moved_keys", {"min": 1}, "there is one value per run with more partitions", "rate_held"),
         # No run meets it.
         ({}, "rate_held", {"min": 1.1}, "every value is from 0 to 1", {"min": 1}),
         ({}, "rto_s", {"max": -1}, "no value is below 0", {"max": 40}),

@@ -23,6 +23,7 @@ class Ability(StrEnum):
     READ_COUNTERS = "read_counters"
     REASSIGNMENT = "reassignment"
     SPLITS = "splits"
+    GROWTH = "growth"
     CONFIRMED_ACKS = "confirmed_acks"
     INDIVIDUAL_ACKS = "individual_acks"
     CUMULATIVE_ACKS = "cumulative_acks"
@@ -56,6 +57,7 @@ _MEANINGS = {
     Ability.REPAIR: "make a lost copy anew by itself",
     Ability.READ_COUNTERS: "count the bytes that each node writes, and reads from its disks",
     Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
+    Ability.GROWTH: "give a topic more partitions",
     Ability.SPLITS: "split a group of topics that has one owner",
     Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
     Ability.INDIVIDUAL_ACKS: "acknowledge a message without those before it",
@@ -81,5 +83,6 @@ _OF_STORED_MESSAGES = frozenset(
         Ability.REPLICATED_SUBSCRIPTIONS,
         Ability.MOVING_SUBSCRIPTIONS,
         Ability.DEDUPLICATION,
+        Ability.GROWTH,
     }
 )

@@ -22,6 +22,8 @@ class ClientMoment(StrEnum):
 _MOMENTS = frozenset(ClientMoment)
 # The kind of fault that makes a client's Spark task fail. Only a run with such a fault lets Spark repeat tasks.
 TASK_RETRY = "task_retry"
+# The kind of fault that gives the topic more partitions. Only then, `workload.grows_to` applies.
+GROW = "grow"
 
 
 class Targets(FrozenModel):

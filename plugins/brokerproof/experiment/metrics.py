@@ -21,6 +21,7 @@ MINIMUM_CHANGE: Mapping[str, float] = {
     "segments": 1.0,
     "share": 0.05,
     "changes": 1.0,
+    "keys": 1.0,
 }
 
 # A rate is held if at least this share of the steady phase's schedule was acked.
@@ -309,10 +310,11 @@ METRICS: Mapping[str, Metric] = {
     ),
     "overtaken_messages": Metric(
         unit="messages",
-        subject="subscription by key",
+        subject="subscription that keeps order",
         meaning=(
-            "messages whose last delivery to a `key_shared` subscription came after the last delivery of a later "
-            "message of their producer and key; with a minimum, a run that shows fewer is undecided"
+            "messages whose last delivery to a subscription that keeps order came after the last delivery of a later "
+            "message of their producer and key, in any partition; measured of `key_shared` subscriptions, and of "
+            "others if a scenario bounds it; with a minimum, a run that shows fewer is undecided"
         ),
         demand="The number of messages that a later message of their key overtook is within the scenario's bounds.",
         compared=False,
@@ -320,12 +322,24 @@ METRICS: Mapping[str, Metric] = {
     ),
     "longest_overtaking_s": Metric(
         unit="s",
-        subject="subscription by key",
+        subject="subscription that keeps order",
         meaning=(
             "longest time from the last delivery of a later message of a producer's key to the last delivery of an "
             "overtaken message, 0 without one"
         ),
         demand="The order of a key is changed for no longer than the scenario allows.",
+    ),
+    "moved_keys": Metric(
+        unit="keys",
+        subject="run with more partitions",
+        meaning=(
+            "keys with acked messages in two or more partitions, because the topic got more of them (`grow`); with a "
+            "minimum, a run that shows fewer is undecided"
+        ),
+        demand="The number of keys that moved to another partition is within the scenario's bounds.",
+        needs=Ability.GROWTH,
+        compared=False,
+        minimum_is_to_show=True,
     ),
     "largest_consumer_share": Metric(
         unit="share",

@@ -304,6 +304,12 @@ class Workload(FrozenModel):
     namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
     topic: str = Field("orders", pattern=HYPHENATED)
     partitions: int = Field(0, ge=0, le=10_000, description="0 for a topic without partitions")
+    grows_to: int | None = Field(
+        None,
+        ge=2,
+        le=10_000,
+        description="partitions that the topic has after a fault of the kind `grow`; by default their number stays",
+    )
     # Null and not true, so that runs of before compare with those of today.
     stored: bool | None = Field(
         None,
@@ -337,6 +343,12 @@ class Workload(FrozenModel):
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
+        if self.grows_to is not None and not 0 < self.partitions < self.grows_to:
+            raise InputError(
+                f"a topic of {self.partitions} partitions cannot grow to {self.grows_to}",
+                field="grows_to",
+                remedy="give `partitions` and more here, or leave it out",
+            )
         if len(set(self.produce_on)) < len(self.produce_on):
             raise InputError("names a cluster twice", field="produce_on", remedy="name each once")
         if self.keys < self.producer_count:
@@ -375,7 +387,14 @@ class Workload(FrozenModel):
         return "messages at the highest rate that is held," if self.rate == MAX_RATE else f"{self.rate:,} messages/s"
 
     def list_partitions(self) -> list[int]:
-        """Return the numbers of the topic's partitions, as in the tables; [-1] for a topic without partitions."""
+        """Return the numbers of the partitions that the topic has at the end, as in the tables.
+
+        A topic without partitions has the number -1.
+        """
+        return list(range(self.grows_to or self.partitions)) or [-1]
+
+    def list_first_partitions(self) -> list[int]:
+        """Return the numbers of the partitions that the topic has from the beginning on."""
         return list(range(self.partitions)) or [-1]
 
     @property

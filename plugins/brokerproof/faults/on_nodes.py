@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.fault import GROW
 from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
-from brokerproof.systems.abilities import ReassignsTopics, SplitsGroups, require
+from brokerproof.systems.abilities import GrowsTopics, ReassignsTopics, SplitsGroups, require
 
 if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
@@ -125,8 +126,8 @@ class Pause(FaultKind):
         return super().find_recovery(around, targets)
 
 
-class _OwnerMovingKind(FaultKind):
-    """The base of the kinds of fault that take the topic from its owner and need no healing."""
+class _OwnerKind(FaultKind):
+    """The base of the kinds of fault that are done to the topic at its owner and need no healing."""
 
     leaves_nodes = True
 
@@ -140,11 +141,11 @@ class _OwnerMovingKind(FaultKind):
             )
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Do nothing, because the topic has an owner again."""
+        """Do nothing, because the topic has an owner."""
 
 
 @register_fault
-class Unload(_OwnerMovingKind):
+class Unload(_OwnerKind):
     """Takes the topic from its owner. The cluster then chooses an owner again, which may be the same node.
 
     Operators do this to move a topic back to its region, because it does not return by itself.
@@ -169,7 +170,7 @@ class Unload(_OwnerMovingKind):
 
 
 @register_fault
-class Split(_OwnerMovingKind):
+class Split(_OwnerKind):
     """Splits each group of topics that holds a partition of the topic, and takes the parts from their owner.
 
     The cluster then chooses an owner of each part. Clusters split groups by themselves if the load of one grows.
@@ -192,6 +193,29 @@ class Split(_OwnerMovingKind):
         if not groups or set(groups) & set(around.groups_before):
             return None
         return json.dumps({"before": around.groups_before, "after": groups})
+
+
+@register_fault
+class Grow(_OwnerKind):
+    """Gives the topic more partitions: as many as `workload.grows_to` says.
+
+    The stored messages stay where they are. A key may belong to another partition from then on. Clients look for new
+    partitions now and then, so they learn of them late.
+    """
+
+    name, done = GROW, "given more partitions of the topic"
+    needs = Ability.GROWTH
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Raises AdminError if the messaging system does not take the new number."""
+        require(around.administration, GrowsTopics).grow()
+
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        try:
+            has_grown = require(around.administration, GrowsTopics).has_grown()
+        except AdminError:
+            return None
+        return json.dumps({"has_grown": has_grown}) if has_grown else None
 
 
 def _require_pausing(around: Surroundings) -> PausesNodes:

@@ -112,6 +112,20 @@ class SplitsGroups(Protocol):
 
 
 @runtime_checkable
+class GrowsTopics(Protocol):
+    """An administration that can give the topic more partitions under load."""
+
+    def grow(self) -> None:
+        """Give the topic the partitions of the workload's `grows_to`, in each cluster that is published to."""
+
+    def has_grown(self) -> bool:
+        """Return whether the topic has all these partitions, each with the subscriptions of the first one.
+
+        Raises AdminError if one of them is not served.
+        """
+
+
+@runtime_checkable
 class RemovesTopics(Protocol):
     """An administration that can remove what earlier runs stored, so that a kept cluster has no more to repair."""
 
@@ -211,6 +225,7 @@ PROTOCOLS: Mapping[Ability, type] = {
     Ability.LINKS: RoutesLinks,
     Ability.REASSIGNMENT: ReassignsTopics,
     Ability.SPLITS: SplitsGroups,
+    Ability.GROWTH: GrowsTopics,
     Ability.COPIES: LocatesCopies,
     Ability.UNDER_REPLICATION: CountsMissingCopies,
     Ability.COORDINATORS: FindsCoordinators,

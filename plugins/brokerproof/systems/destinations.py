@@ -1,10 +1,12 @@
-"""The clusters that a workload's messages must reach, by publishing or by replication."""
+"""Where a workload's messages go: clusters, by publishing or by replication, and the partitions of the topic."""
 
 from __future__ import annotations
 
+from brokerproof.experiment.fault import GROW
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
-from brokerproof.run.records import ReplicationDrain
+from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultEffective, ReplicationDrain, read_record
 from brokerproof.systems.abilities import ObservesReplication, ReplicatesClusters, require
 from brokerproof.systems.protocols import Observation, System
 from brokerproof.systems.registry import find_system
@@ -21,6 +23,15 @@ def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
     topic = system.topic(workload)
     homes = workload.list_homes(topology)
     return list(dict.fromkeys(name for home in homes for name in list_reached(system, topology, home, topic)))
+
+
+def list_present_partitions(run: Run) -> list[int]:
+    """Return the numbers of the partitions that the topic has now. Those that a fault adds exist from its effect on."""
+    workload, faults = run.scenario.workload, run.scenario.faults
+    if workload.grows_to is None:
+        return workload.list_partitions()
+    has_grown = any(fault.kind == GROW and read_record(run, FaultEffective, fault.name) for fault in faults)
+    return workload.list_partitions() if has_grown else workload.list_first_partitions()
 
 
 def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:

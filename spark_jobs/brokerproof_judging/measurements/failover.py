@@ -81,16 +81,23 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Esti
     return read_arrival(samples, fault, last, "first sample without a target")
 
 
-def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
+def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault, grown_us: int | None = None) -> Estimate:
     """Return the time from the fault's effect until each partition that had been owned by a target had another owner.
 
     The value is None if no target owned a partition, or if the owner of a partition before the effect is not known.
+    `grown_us` is the time at which the topic got more partitions, if it did.
     """
-    effect = fault.span.start_us
+    effect, workload = fault.span.start_us, run.scenario.workload
+    added = set(workload.list_partitions()).difference(workload.list_first_partitions())
+    if grown_us is not None and grown_us < effect:
+        added = set()
     times: list[int] = []
     waiting: list[Series] = []
     owner_known, unknown = False, set[str]()
     for topic, partition, values in samples.find_by_subject(Source.TOPIC, SampledMetric.OWNER):
+        if partition.isdecimal() and int(partition) in added:
+            # It is not there yet.
+            continue
         if _may_be_owned_by_target(run, topic, fault) and not any(at <= effect and owner for at, owner in values):
             unknown.add(f"{topic} {partition}".strip())
         for cluster in run.topology.clusters:

@@ -138,6 +138,7 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
         connection,
         {
             "is_partitioned": workload.partitions > 0,
+            "is_growing": workload.grows_to is not None,
             "late_after": late_after_us,
             "load_start": times.load.start_us,
             "load_end": times.load.end_us,

@@ -76,7 +76,7 @@ def measure_owned_shares(run: Run, times: RunTimes, samples: Samples) -> Iterato
     if not _is_bounded(run, "owned_share"):
         return
     for name, span in times.spans.items():
-        owners, silent = _find_owners_within(run, samples, span)
+        owners, silent = _find_owners_within(run, times, samples, span)
         named = Counter(owner for found in owners.values() for owner in found)
         for cluster in run.topology.clusters:
             nodes = list_nodes_that(serves, run.topology, cluster)
@@ -97,7 +97,7 @@ def measure_owner_changes(run: Run, times: RunTimes, samples: Samples) -> Iterat
     if not _is_bounded(run, "owner_changes"):
         return
     for name, span in times.spans.items():
-        owners, silent = _find_owners_within(run, samples, span, with_last_before=True)
+        owners, silent = _find_owners_within(run, times, samples, span, with_last_before=True)
         if silent is not None:
             yield make_measured_value("owner_changes", name, None, f"no sample named the owner of {silent}")
             continue
@@ -108,7 +108,7 @@ def measure_owner_changes(run: Run, times: RunTimes, samples: Samples) -> Iterat
 
 
 def _find_owners_within(
-    run: Run, samples: Samples, span: Span, *, with_last_before: bool = False
+    run: Run, times: RunTimes, samples: Samples, span: Span, *, with_last_before: bool = False
 ) -> tuple[dict[str, list[str]], str | None]:
     """Return {partition: owners in its samples within a span}, and a partition without such a sample, if any.
 
@@ -116,7 +116,7 @@ def _find_owners_within(
     """
     found: dict[str, list[str]] = {}
     silent: str | None = None
-    for name, values in find_owners(run, samples).items():
+    for name, values in find_owners(run, times, samples, span).items():
         named = [(at, owner) for at, owner in values if owner in run.topology.nodes]
         within = [owner for at, owner in named if span.holds(at)]
         if not within:

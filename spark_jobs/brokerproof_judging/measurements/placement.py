@@ -9,14 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import SampledMetric, Source, split_name
+from brokerproof.run.observations import SampledMetric, Source
 from brokerproof.run.records import LogsRead, read_record
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.systems.destinations import list_clusters_reached
 
 from brokerproof_judging.measurements.measured_values import END, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
-from brokerproof_judging.measurements.samples import SILENCE_US, Samples, Series, list_expected_series
+from brokerproof_judging.measurements.samples import SILENCE_US, Samples, Series, list_owner_series
 
 _SHOWN = 5
 # The `moment`, in the table `copies`, of the copies at the end of the run.
@@ -149,7 +149,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
         start = max([third, *(at + 1 for at in times.changes_us if span.holds(at))])
         owners = {
             name: [owner for at, owner in values if start <= at < span.end_us and owner in run.topology.nodes]
-            for name, values in find_owners(run, samples).items()
+            for name, values in find_owners(run, times, samples, Span(start_us=start, end_us=span.end_us)).items()
         }
         silent = next((name for name, found in owners.items() if not found), None)
         if silent is not None:
@@ -161,13 +161,20 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
         yield make_measured_value("owner_in_region", phase, named.count(region) / len(named), evidence)
 
 
-def find_owners(run: Run, samples: Samples) -> dict[str, Series]:
-    """Return {series: samples of the owner} for each partition in each cluster. A series is called `SOURCE METRIC`."""
-    return {
-        f"{source} {metric}": samples.series.get((source, metric), [])
-        for source, metric in list_expected_series(run)
-        if split_name(metric)[0] == SampledMetric.OWNER
-    }
+def find_owners(run: Run, times: RunTimes, samples: Samples, span: Span) -> dict[str, Series]:
+    """Return {series: samples of the owner} for each partition in each cluster. A series is called `SOURCE METRIC`.
+
+    A partition that a fault adds is included if it is there at the span's start, or if it is sampled in the span.
+    """
+    workload = run.scenario.workload
+    first = set(list_owner_series(run, workload.list_first_partitions()))
+    has_grown = times.grown_us is not None and times.grown_us <= span.start_us
+    found: dict[str, Series] = {}
+    for source, metric in list_owner_series(run, workload.list_partitions()):
+        values = samples.series.get((source, metric), [])
+        if has_grown or (source, metric) in first or any(span.holds(at) for at, _ in values):
+            found[f"{source} {metric}"] = values
+    return found
 
 
 class _OwnerRegions:

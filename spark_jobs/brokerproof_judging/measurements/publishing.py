@@ -1,6 +1,7 @@
 """Measures latency and rate of publishing in each phase, and the latency while a fault slowed clients down.
 
-Also measures how long after its ack a message was delivered in another cluster, for each phase.
+Also measures how long after its ack a message was delivered in another cluster, for each phase, and how many keys moved
+to another partition.
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ from brokerproof.run.directory import Run
 from brokerproof.run.load_rate import find_target_rate
 from brokerproof.systems.destinations import list_replication_ways
 
-from brokerproof_judging.database import DuckDB, define_values, make_small_table, register_tables
-from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
+from brokerproof_judging.database import DuckDB, define_values, make_small_table, register_tables, select_rows
+from brokerproof_judging.measurements.measured_values import RUN, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, list_causes, read_standstills
-from brokerproof_judging.run_database import NO_VALUES, Quantiles, read_quantiles, read_script
+from brokerproof_judging.run_database import NO_VALUES, Quantiles, open_run_database, read_quantiles, read_script
 
 _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_latency_max_ms")
 _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_max_ms")
+
+
+def measure_moved_keys(run: Run) -> Iterator[MeasuredValue]:
+    """Yield the number of keys that moved to another partition, if the topic gets more of them."""
+    if run.scenario.workload.grows_to is None:
+        return
+    with open_run_database(run, ("publishes",)) as connection:
+        (row,) = select_rows(connection, read_script("measurements", "moved_keys"))
+    yield make_measured_value("moved_keys", RUN, float(row["moved"]), f"of {row['keys']:,} keys with an ack")
 
 
 def measure_publishing(run: Run, times: RunTimes, connection: DuckDB) -> Iterator[MeasuredValue]:

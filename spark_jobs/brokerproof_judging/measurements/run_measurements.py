@@ -38,7 +38,11 @@ from brokerproof_judging.measurements.placement import (
     measure_spread,
     measure_under_replication,
 )
-from brokerproof_judging.measurements.publishing import measure_publishing, measure_replication_lag
+from brokerproof_judging.measurements.publishing import (
+    measure_moved_keys,
+    measure_publishing,
+    measure_replication_lag,
+)
 from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
@@ -83,6 +87,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield from measure_outputs(run, messages)
     yield from measure_sharing(run, times)
     yield from measure_publishing(run, times, messages)
+    yield from measure_moved_keys(run)
     yield from measure_link(run, times, samples)
     yield from measure_replication_lag(run, times, messages)
     yield from measure_failover(run, messages)
@@ -101,7 +106,7 @@ def measure_faults(
     for fault in times.effective:
         estimates: dict[str, Estimate] = {
             "detect_s": measure_detection(run, samples, fault),
-            "reassign_s": measure_reassignment(run, samples, fault),
+            "reassign_s": measure_reassignment(run, samples, fault, times.grown_us),
             "node_recovery_s": measure_node_recovery(times, fault),
             **measure_interruption(run, times, events, fault),
             **losses[fault.name],

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from brokerproof.experiment.fault import GROW
 from brokerproof.experiment.scenario import Phase
 from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
@@ -90,6 +91,8 @@ class RunTimes:
     # Every time in microseconds at which a fault took effect or recovered, including faults that help.
     changes_us: tuple[int, ...] = ()
     undone: Proof = NO_RECORD
+    # When the topic got more partitions; None if it did not.
+    grown_us: int | None = None
     # By fault, including faults that help, the time from its effect to the next fault's effect or the load's end.
     after: Mapping[str, Span] = field(default_factory=dict)
     # By node, the times in which a fault kept it down or it was on standby.
@@ -168,6 +171,7 @@ def read_run_times(run: Run) -> RunTimes:
         ineffective=tuple(ineffective),
         changes_us=tuple(sorted(changes)),
         undone=prove_undone(run),
+        grown_us=next((course.effective_at for course in courses.values() if course.kind == GROW), None),
         after=_list_spans_after(courses.values(), edges[-1]) if edges else {},
         down=_list_down(run, courses.values()),
     )

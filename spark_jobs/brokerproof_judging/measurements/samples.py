@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -55,7 +55,10 @@ class Samples:
 
 
 def list_expected_series(run: Run) -> list[tuple[str, str]]:
-    """Return (source, metric) of each series that is sampled all the time and that the messaging system provides."""
+    """Return (source, metric) of each series that is sampled all the time and that the messaging system provides.
+
+    The owners of partitions that a fault adds are left out (`list_owner_series`).
+    """
     system, abilities = find_system(run.topology), list_abilities(run)
     topology, workload = run.topology, run.scenario.workload
     found: list[tuple[str, str]] = []
@@ -69,11 +72,19 @@ def list_expected_series(run: Run) -> list[tuple[str, str]]:
         if Ability.READ_COUNTERS in abilities:
             storing = [node for node in list_nodes_that(stores, topology, name) if node in cluster.nodes]
             found += [(Source.NODE.join_name(node), str(SampledMetric.BYTES_READ)) for node in storing]
+    found += list_owner_series(run, workload.list_first_partitions())
     for name in list_clusters_reached(topology, workload):
-        source = _make_topic_source(run, name)
-        found += [(source, SampledMetric.OWNER.join_partition(number)) for number in workload.list_partitions()]
-        found.append((source, str(SampledMetric.PUBLISHED)))
+        found.append((_make_topic_source(run, name), str(SampledMetric.PUBLISHED)))
     return found
+
+
+def list_owner_series(run: Run, partitions: Sequence[int]) -> list[tuple[str, str]]:
+    """Return (source, metric) of the owner of each of the topic's partitions with these numbers, in each cluster."""
+    return [
+        (_make_topic_source(run, name), SampledMetric.OWNER.join_partition(number))
+        for name in list_clusters_reached(run.topology, run.scenario.workload)
+        for number in partitions
+    ]
 
 
 def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:

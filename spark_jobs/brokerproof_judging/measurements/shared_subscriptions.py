@@ -1,4 +1,4 @@
-"""Measures how the consumers of a subscription shared its messages: redeliveries, overtaking and the busiest consumer.
+"""Measures how consumers of a subscription shared its messages: redeliveries, overtaking and the busiest consumer.
 
 All values come from the table `deliveries`.
 """
@@ -22,23 +22,26 @@ _NOTHING = "the subscription got no message"
 
 
 def measure_sharing(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
-    """Yield the measurements of each subscription whose consumers share its messages.
+    """Yield the measurements of how each subscription's messages were shared and overtook each other.
 
-    These are `redelivered_messages`, `largest_consumer_share` in each phase and in the span of each fault, and, if the
-    consumers share by key, `overtaken_messages` and `longest_overtaking_s`. A message counts once for each cluster in
-    which it was delivered.
+    Of a subscription whose consumers share its messages, these are `redelivered_messages`, and
+    `largest_consumer_share` in each phase and in the span of each fault. Of one that keeps order, these are
+    `overtaken_messages` and `longest_overtaking_s`, if consumers share by key or the scenario bounds one of them. A
+    message counts once for each cluster in which it was delivered.
     """
-    sharing = [each for each in run.scenario.workload.subscriptions if each.type.shares_messages]
-    if not sharing:
+    bounded = {key.partition("/")[0] for key in run.scenario.bounds} & {"overtaken_messages", "longest_overtaking_s"}
+    measured = [each for each in run.scenario.workload.subscriptions if bounded or each.type.shares_messages]
+    if not measured:
         return
     places = [
-        (cluster, each.name, each.type is SubscriptionType.KEY_SHARED)
-        for each in sharing
+        (cluster, each.name, each.type is not SubscriptionType.SHARED)
+        for each in measured
         for cluster in each.list_clusters(run.topology)
     ]
+    sharing = {each.name for each in measured if each.type.shares_messages}
     spans = {**times.phases, **{fault.name: fault.client_span for fault in times.effective}}
     tables = {
-        "sharing": make_small_table("cluster string, subscription string, by_key bool", places),
+        "measured": make_small_table("cluster string, subscription string, keeps_order bool", places),
         "spans": make_small_table(
             "name string, start int64, until int64",
             [(name, span.start_us, span.end_us) for name, span in spans.items()],
@@ -54,10 +57,12 @@ def measure_sharing(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
         )
         shares = {(row["subscription"], row["time"]): row for row in select_rows(connection, "FROM consumer_shares")}
     reasons = {each.name: each.why for each in times.ineffective}
-    for name in dict.fromkeys(each.name for each in sharing):
-        yield _read_redelivered(name, redelivered.get(name))
-        if any(by_key for _, other, by_key in places if other == name):
+    for name in dict.fromkeys(each.name for each in measured):
+        if any(keeps_order for _, other, keeps_order in places if other == name):
             yield from _read_overtaken(name, overtaken.get(name))
+        if name not in sharing:
+            continue
+        yield _read_redelivered(name, redelivered.get(name))
         for time in (*Phase, *list_harmful_faults(run.scenario)):
             why = reasons.get(time, "no message was delivered in this time") if times.phases else NEVER_STEADY
             yield _read_share(f"{name}/{time}", shares.get((name, time)), why)

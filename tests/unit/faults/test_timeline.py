@@ -29,6 +29,7 @@ from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (
     ConsumerEnd,
     EarlyEnd,
+    FaultEffective,
     FaultsUndone,
     FaultTargets,
     FoundRate,
@@ -41,6 +42,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.runtimes.restarts import RestartEvent
+from brokerproof.systems.destinations import list_present_partitions
 from brokerproof.systems.protocols import Coordinators, SegmentCopies
 from brokerproof.systems.pulsar.system import Pulsar
 from simulated_clock import SimulatedClock
@@ -123,6 +125,12 @@ class Nodes:
     def split(self) -> None:
         self.log.append("split")
         self.groups = [f"{group}{half}" for group in self.groups for half in "ab"]
+
+    def grow(self) -> None:
+        self.log.append("grow")
+
+    def has_grown(self) -> bool:
+        return "grow" in self.log
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
         return ["bookie-eu-2", "bookie-us-1"]
@@ -553,6 +561,74 @@ def test_a_split_waits_for_an_answer_about_the_groups(tmp_path: Path) -> None:
     nodes.find_groups = find  # type: ignore[method-assign]
     execute(run, nodes)
     assert "effective" in pq.read_table(run.table("faults"))["state"].to_pylist()
+
+
+GROW = {"name": "grown", "kind": "grow", "targets": {"now": "topic_owner"}}
+GROWING = {"workload.partitions": 2, "workload.grows_to": 4}
+
+
+def test_a_topic_has_more_partitions_from_the_effect_of_the_fault_on(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [GROW], **GROWING)
+    known: dict[str, list[int]] = {"before": list_present_partitions(run)}
+    grow, has_grown, answers = nodes.grow, nodes.has_grown, iter(["none", "not yet"])
+
+    def inject() -> None:
+        grow()
+        known["injected"] = list_present_partitions(run)
+
+    def find() -> bool:
+        answer = next(answers, "yes")
+        if answer == "none":
+            raise AdminError("a partition is not served")
+        return answer == "yes" and has_grown()
+
+    nodes.grow, nodes.has_grown = inject, find  # type: ignore[method-assign]
+    execute(run, nodes)
+    assert known == {"before": [0, 1], "injected": [0, 1]}
+    assert list_present_partitions(run) == [0, 1, 2, 3]
+    assert nodes.log.count("grow") == 1
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    effect = next(row for row in rows if row["state"] == "effective")
+    assert (effect["targets"], json.loads(effect["evidence"])) == (["broker-eu-1"], {"has_grown": True})
+    # Nothing has to be undone.
+    assert left_by(run).undone
+
+
+def test_a_topic_that_does_not_get_its_partitions_did_not_grow(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [GROW], **GROWING)
+    nodes.has_grown = lambda: False  # type: ignore[method-assign]
+    with pytest.raises(DeadlineError, match="the effect of grown on broker-eu-1"):
+        execute(run, nodes, clock=SimulatedClock())
+    assert "effective" not in pq.read_table(run.table("faults"))["state"].to_pylist()
+    assert list_present_partitions(run) == [0, 1]
+
+
+def test_a_growth_that_the_system_refuses_is_an_error(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [GROW], **GROWING)
+
+    def refuse() -> None:
+        raise AdminError("the broker answered 500")
+
+    nodes.grow = refuse  # type: ignore[method-assign]
+    with pytest.raises(AdminError, match="500"):
+        execute(run, nodes)
+    assert list_present_partitions(run) == [0, 1]
+
+
+def test_a_topic_that_does_not_grow_has_all_its_partitions_from_the_beginning_on(tmp_path: Path) -> None:
+    run, _ = make(tmp_path, [], **{"workload.partitions": 2})
+    assert list_present_partitions(run) == [0, 1]
+    without, _ = make(tmp_path / "without", [])
+    assert list_present_partitions(without) == [-1]
+
+
+def test_the_effect_of_another_fault_adds_no_partition(tmp_path: Path) -> None:
+    gone = {"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}
+    run, _ = make(tmp_path, [gone, GROW], **GROWING)
+    write_record(run, FaultEffective(fault="gone", at=0))
+    assert list_present_partitions(run) == [0, 1]
+    write_record(run, FaultEffective(fault="grown", at=0))
+    assert list_present_partitions(run) == [0, 1, 2, 3]
 
 
 def test_an_undo_that_fails_is_reported_and_proves_nothing(tmp_path: Path) -> None:

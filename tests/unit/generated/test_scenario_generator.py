@@ -163,7 +163,7 @@ def test_a_large_system_gets_every_kind_of_fault_and_several_clusters(tmp_path: 
         "faults.link.delay_ms", "faults.link.bandwidth_mbit", "faults.link.direction", "faults.link.regions",
         "faults.when.rereplicated", "workload.region", "workload.subscriptions.region",
         "workload.subscriptions.consumers", "workload.subscriptions.moves.to", "workload.subscriptions.streaming",
-        "workload.subscriptions.negative_ack_every",
+        "workload.subscriptions.negative_ack_every", "workload.grows_to",
     }  # fmt: skip
     assert list_client_settings(made) == set(PulsarClientSettings.model_fields) - NOT_GENERATED
     assert {len(scenario.workload.produce_on) for _, scenario in made} >= {0, 1, 2}

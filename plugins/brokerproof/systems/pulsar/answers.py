@@ -105,6 +105,12 @@ class TopicLookup(_CamelCaseAnswer):
     broker_host: UrlHost = Field(alias="brokerUrl")
 
 
+class PartitionedTopic(_CamelCaseAnswer):
+    """The number of a topic's partitions, 0 for a topic without partitions."""
+
+    partitions: Count
+
+
 class ConsumerStats(_CamelCaseAnswer):
     """A connected consumer of a subscription. A consumer that connects anew has another `connected_since`."""
 
@@ -192,6 +198,7 @@ class Rack(_CamelCaseAnswer):
     rack: str
 
 
+PARTITIONED_TOPIC = TypeAdapter(PartitionedTopic)
 TOPIC_LOOKUP = TypeAdapter(TopicLookup)
 TOPIC_STATS = TypeAdapter(TopicStats)
 TOPIC_INTERNALS = TypeAdapter(TopicInternals)

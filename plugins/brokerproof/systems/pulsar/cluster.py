@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
+from brokerproof.systems.destinations import list_present_partitions
 from brokerproof.systems.protocols import Coordinators
 from brokerproof.systems.pulsar import answers, metadata_store, topic
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT, BROKER_HTTP_PORT, METADATA_ADMIN_PORT, Addressing
@@ -97,12 +98,15 @@ class PulsarCluster:
         names = sorted(self.names(role=role), key=lambda name: -stores[self.topology.nodes[name].region])
         return Admin([f"http://{self.addresses[name]}:{port}" for name in names], timeout_s=self.patience_s)
 
-    @cached_property
+    @property
     def partitions(self) -> list[tuple[int, str]]:
-        """(number, admin path) of each partition. A topic without partitions has the number -1."""
+        """(number, admin path) of each partition that there is now. A topic without partitions has the number -1."""
+        return self.list_paths(list_present_partitions(self.run))
+
+    def list_paths(self, partitions: Iterable[int]) -> list[tuple[int, str]]:
+        """Return (number, admin path) of partitions."""
         path = topic.make_admin_path(self.topic)
-        numbers = self.run.scenario.workload.list_partitions()
-        return [(number, path if number < 0 else f"{path}-partition-{number}") for number in numbers]
+        return [(number, path if number < 0 else f"{path}-partition-{number}") for number in partitions]
 
     @cached_property
     def others(self) -> list[str]:

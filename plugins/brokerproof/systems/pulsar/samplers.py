@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import cycle, islice
 
 import httpx
 
@@ -70,7 +69,8 @@ class ClusterSamplers:
         self._cluster = cluster
         timeout = httpx.Timeout(min(5.0, cluster.patience_s), connect=1.0)
         self._http = httpx.Client(timeout=timeout, trust_env=False)
-        self._turns = cycle(cluster.partitions)
+        # The number of lookups so far.
+        self._lookups = 0
 
     def list_samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """Return {name: function that takes samples}, one for each part of the cluster that can fail on its own."""
@@ -112,7 +112,10 @@ class ClusterSamplers:
         """
         rows, source = [], self._make_topic_source()
         late_at = time.monotonic() + self._cluster.patience_s
-        for number, path in islice(self._turns, min(_MOST_LOOKUPS, len(self._cluster.partitions))):
+        partitions = self._cluster.partitions
+        for _ in range(min(_MOST_LOOKUPS, len(partitions))):
+            number, path = partitions[self._lookups % len(partitions)]
+            self._lookups += 1
             try:
                 owner = self._cluster.find_owner(path)
             except AdminError:

@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar import configuration, topology_rules
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.answers import BUNDLE
+from brokerproof.systems.pulsar.answers import BUNDLE, PARTITIONED_TOPIC, TOPIC_STATS
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.leftovers import remove_leftovers
@@ -25,7 +25,7 @@ from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.provisioning import CHECKSUMS, PulsarProvisioning, find_distribution, name_image
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
-from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
+from brokerproof.systems.pulsar.topic import make_admin_path, make_full_name, parse_namespace
 
 
 class PulsarAdministration:
@@ -69,6 +69,34 @@ class PulsarAdministration:
         Pulsar's load balancer unloads the halves of a bundle that it splits, too.
         """
         self._change_bundles(cluster, "split?unload=true")
+
+    def grow(self) -> None:
+        """Give the topic its later partitions.
+
+        Pulsar first changes the number, which clients ask for. Then it makes the partitions, and at the beginning of
+        each one the subscriptions of the first partition (`PersistentTopicsBase.internalUpdatePartitionedTopicAsync`).
+        So consumers that learn of the partitions late get every message. If the answer is lost, the request can be
+        repeated.
+        """
+        workload = self.run.scenario.workload
+        for name in workload.list_homes(self.topology):
+            cluster = self.clusters[name]
+            cluster.brokers.change("POST", f"{make_admin_path(cluster.topic)}/partitions", workload.grows_to)
+
+    def has_grown(self) -> bool:
+        workload = self.run.scenario.workload
+        partitions = workload.list_partitions()
+        for name in workload.list_homes(self.topology):
+            cluster = self.clusters[name]
+            found = cluster.brokers.get(f"{make_admin_path(cluster.topic)}/partitions", PARTITIONED_TOPIC)
+            if found.partitions != len(partitions):
+                return False
+            # A partition that is not served yet has no stats.
+            paths = [path for _, path in cluster.list_paths(partitions)]
+            first, *others = [set(cluster.brokers.get(f"{path}/stats", TOPIC_STATS).subscriptions) for path in paths]
+            if any(not first <= subscriptions for subscriptions in others):
+                return False
+        return True
 
     def unload(self, cluster: str) -> None:
         """Close the topic in a cluster, so that the next reads come from bookies and not from a broker's cache."""
@@ -130,8 +158,9 @@ class Pulsar:
     def check(self, scenario: Scenario, topology: Topology) -> None:
         """Raises InputError if a cluster that is published to lacks the workload's namespace.
 
-        Also raises InputError if several producers publish to a topic that each of them needs for itself, or if the
-        topic lacks the numbers by which a producer continues.
+        Also raises InputError if several producers publish to a topic that each of them needs for itself, if the topic
+        lacks the numbers by which a producer continues, or if a replicated topic is to store nothing or to get more
+        partitions.
         """
         workload = scenario.workload
         settings = parse(PulsarClientSettings, workload.client.model_dump(), file="")
@@ -156,6 +185,12 @@ class Pulsar:
                 raise InputError(
                     f"`{workload.namespace}` is replicated, and only stored messages are followed to another cluster",
                     field="workload.stored",
+                    remedy="use a namespace without `replicated_to`",
+                )
+            if workload.grows_to is not None and list_clusters_reached(topology, cluster, workload.namespace)[1:]:
+                raise InputError(
+                    f"`{workload.namespace}` is replicated, and only a topic of one cluster can get more partitions",
+                    field="workload.grows_to",
                     remedy="use a namespace without `replicated_to`",
                 )
             if settings.on_restart is OnRestart.CONTINUE and (

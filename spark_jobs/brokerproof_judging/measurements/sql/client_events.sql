@@ -5,11 +5,26 @@
 CREATE MACRO name_partition(number) AS
     CASE WHEN number IS NULL THEN 'unknown partition' WHEN number >= 0 THEN 'partition ' || number END;
 
--- Only an ack names a partition, so an attempt without an ack gets the partition of acks of the same key. A key belongs
--- to one producer, and a producer to one cluster. A message that a dead client only reserved is in no measured time,
--- because nothing says that it was sent.
+-- Only an ack names a partition, so an attempt without an ack gets the partition of acks of the same key. If the topic
+-- gets more partitions, a key may move to another one: then it is the partition that the key had last before, or first.
+-- A key belongs to one producer, and a producer to one cluster. A message that a dead client only reserved is in no
+-- measured time, because nothing says that it was sent.
 CREATE VIEW attempts AS
-WITH of_keys AS (SELECT key, any_value(partition) AS of_key FROM publishes WHERE is_partitioned() GROUP BY key)
+WITH first_acks AS (
+    SELECT key, partition AS of_key, min(seq) AS first
+    FROM publishes
+    WHERE is_partitioned() AND partition IS NOT NULL
+    GROUP BY key, partition
+),
+of_keys AS (
+    SELECT
+        key,
+        of_key,
+        IF(lag(first) OVER by_seq IS NULL, 0, first) AS since,
+        lead(first) OVER by_seq AS until
+    FROM first_acks
+    WINDOW by_seq AS (PARTITION BY key ORDER BY first, of_key)
+)
 SELECT
     p.cluster,
     p.partition,
@@ -23,7 +38,7 @@ SELECT
     concat_ws(
         '/', p.cluster, CASE WHEN is_partitioned() THEN name_partition(coalesce(p.partition, k.of_key)) END, p.producer
     ) AS place
-FROM publishes p LEFT JOIN of_keys k USING (key)
+FROM publishes p LEFT JOIN of_keys k ON k.key = p.key AND p.seq >= k.since AND (p.seq < k.until OR k.until IS NULL)
 WHERE p.sent_at IS NOT NULL OR p.outcome != 'unknown';
 
 -- By place and fault: the attempts that were sent after the fault's effect or never sent (`waited`), and the first ack
@@ -139,7 +154,7 @@ SELECT DISTINCT
 FROM attempts a JOIN expecting e ON e.home = a.cluster
 WHERE a.outcome = 'acked'
 UNION ALL
--- The messages of a hot key, which are all in one partition.
+-- The messages of a hot key, in any partition.
 SELECT 'hot key', d.subscription, concat_ws('/', coalesce(m.label, d.cluster), d.subscription, d.key), min(epoch_us(d.received_at))
 FROM deliveries d JOIN (SELECT DISTINCT key FROM hot_keys) USING (key) LEFT JOIN moves m USING (subscription)
 WHERE d.producer IS NOT NULL AND d.seq IS NOT NULL
@@ -148,21 +163,46 @@ UNION ALL
 SELECT 'hot key', e.subscription, concat_ws('/', e.label, e.subscription, k.key), NULL::BIGINT
 FROM hot_keys k JOIN expecting e USING (home);
 
+-- If the topic gets more partitions, a place may have messages only for a part of the load: the time at which its first
+-- message is due, and the time after which it gets no further event. The latter is the load's end unless every message
+-- was acked.
+CREATE VIEW due_times AS
+WITH of_messages AS (
+    SELECT cluster, partition, place, min(scheduled) AS due, min(acked) AS acked
+    FROM attempts
+    WHERE is_growing()
+    GROUP BY cluster, partition, place, producer, seq
+)
+SELECT 'acks' AS kind, place, min(due) AS first, IF(bool_and(acked IS NOT NULL), max(due), load_end()) AS last
+FROM of_messages
+GROUP BY place
+UNION ALL
+SELECT
+    'deliveries',
+    concat_ws('/', e.label, e.subscription, name_partition(m.partition)) AS place,
+    min(m.due),
+    max(m.acked)
+FROM of_messages m JOIN expecting e ON e.home = m.cluster
+WHERE m.acked IS NOT NULL
+GROUP BY ALL;
+
 -- The longest time between two successive events of a place, by fault that it touches. The first such time of a place
--- begins with the load, and the last one ends with it.
+-- begins with the load, and the last one ends with it, if the place has messages all the time.
 CREATE VIEW gaps AS
 WITH ordered AS (
     SELECT
-        *,
-        coalesce(lag(moment) OVER in_order, load_start()) AS before,
-        lead(kind) OVER in_order IS NULL AS is_last
-    FROM events
-    WINDOW in_order AS (PARTITION BY kind, place ORDER BY moment NULLS FIRST)
+        e.*,
+        greatest(load_start(), d.first) AS begins,
+        coalesce(lag(e.moment) OVER in_order, begins) AS before,
+        lead(e.kind) OVER in_order IS NULL AS is_last,
+        coalesce(e.moment >= d.last, false) AS is_done
+    FROM events e LEFT JOIN due_times d USING (kind, place)
+    WINDOW in_order AS (PARTITION BY e.kind, e.place ORDER BY e.moment NULLS FIRST)
 ),
 gaps AS (
     SELECT kind, client, place, before AS start, moment AS until FROM ordered
     UNION ALL
-    SELECT kind, client, place, coalesce(moment, load_start()), load_end() FROM ordered WHERE is_last
+    SELECT kind, client, place, coalesce(moment, begins), load_end() FROM ordered WHERE is_last AND NOT is_done
 ),
 touching AS (
     SELECT f.number AS fault, g.* FROM gaps g JOIN faults f ON g.start < f.until AND g.until > f.begin

@@ -1,7 +1,7 @@
--- What the consumers of each subscription that shares its messages received. Times are µs.
+-- What the consumers of each subscription in `measured` received. Times are µs.
 
 CREATE VIEW received AS
-SELECT d.*, s.by_key FROM deliveries d JOIN sharing s USING (cluster, subscription);
+SELECT d.*, m.keeps_order FROM deliveries d JOIN measured m USING (cluster, subscription);
 
 -- A message that is delivered from two positions is stored twice, and only a second delivery from one of them is a
 -- redelivery.
@@ -32,18 +32,18 @@ SELECT
 FROM of_messages
 GROUP BY subscription;
 
--- A message is overtaken if a later message of its producer and key had its last delivery before it. Times of two
--- consumers compare only beyond the clocks' error.
+-- A message is overtaken if a later message of its producer and key had its last delivery before it, also from another
+-- partition. Times of two consumers compare only beyond the clocks' error.
 CREATE VIEW overtaken AS
 WITH last_deliveries AS (
-    SELECT cluster, subscription, topic, partition, producer, key, seq, max(epoch_us(received_at)) AS moment
+    SELECT cluster, subscription, topic, producer, key, seq, max(epoch_us(received_at)) AS moment
     FROM received
-    WHERE by_key AND producer IS NOT NULL AND seq IS NOT NULL
+    WHERE keeps_order AND producer IS NOT NULL AND seq IS NOT NULL
     GROUP BY ALL
 ),
 compared AS (
     SELECT subscription, moment - min(moment) OVER (
-        PARTITION BY cluster, subscription, topic, partition, producer, key
+        PARTITION BY cluster, subscription, topic, producer, key
         ORDER BY seq ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
     ) AS behind
     FROM last_deliveries

@@ -314,6 +314,24 @@ def test_a_topic_is_not_reassigned_if_a_partition_had_no_known_owner_before(run:
     assert (estimate.value, estimate.evidence) == (None, f"the owner of {source} 3 before the effect is not known")
 
 
+@pytest.mark.parametrize(
+    ("grown_at", "value"),
+    # The fault took effect at 20 s. A partition that was added before had an owner, which no broker named.
+    [(60, 5.0), (None, 5.0), (20, 5.0), (10, None)],
+)
+def test_a_partition_that_is_added_after_the_effect_had_no_owner_before(
+    tmp_path: Path, grown_at: int | None, value: float | None
+) -> None:
+    run = History(workload={"partitions": 1, "grows_to": 2}).write(tmp_path / "run")
+    source = f"topic:{TOPIC}"
+    known = sample((source, "owner:0"), (0, BROKER), (25, OTHER)).series
+    added = sample((source, "owner:1"), (61, BROKER)).series
+    grown_us = None if grown_at is None else grown_at * SECOND
+    estimate = measure_reassignment(run, Samples(series={**known, **added}), make_fault(None, BROKER), grown_us)
+    assert estimate.value == value
+    assert value is not None or estimate.evidence == f"the owner of {source} 1 before the effect is not known"
+
+
 def test_without_an_owner_before_the_effect_nothing_is_known_of_a_reassignment(run: Run) -> None:
     def explain(series: Any) -> str:
         estimate = measure_reassignment(run, Samples(series=series), make_fault(None, BROKER))

@@ -1039,3 +1039,88 @@ def test_a_producer_that_never_got_an_ack_and_stood_still_itself_may_have_caused
     # The standstill has effects until 40 s.
     assert (row["value"], row["at_least"], row["at_most"]) == (100, 60, 100)
     assert "stood still" in row["evidence"]
+
+
+class Growing(Clients):
+    """A topic that gets a third and a fourth partition at 30 s. From 40 s on, key k0 is in partition 2 instead of 0.
+
+    Key k1 stays in partition 1.
+    """
+
+    def __init__(self):
+        super().__init__(workload={"grows_to": 4})
+        self.fault("first", injected=30, effective=31)
+
+    def load(self, **delays):
+        super().load(**delays)
+        moved = START + 40 * SECOND
+        number_of = {}
+        for row in self.publishes:
+            if row["key"] == "k0" and row["partition"] is not None and row["scheduled_at"] >= moved:
+                number_of[row["seq"]] = len(number_of)
+        for table in (self.publishes, self.stored, self.deliveries):
+            for row in table:
+                if row["seq"] in number_of:
+                    row.update(partition=2, offset=number_of[row["seq"]])
+        return self
+
+
+def test_a_partition_that_is_added_is_not_silent_before_its_first_message(judge):
+    measured = judge(Growing().load())
+
+    for metric in ("longest_ack_gap_s", "longest_delivery_gap_s"):
+        # The old partition of the key is not silent behind its last message either.
+        assert measured(metric)["value"] == pytest.approx(0.1)
+        assert "of 3 places" in measured(metric)["evidence"]
+    assert measured("rto_s")["value"] == 0
+
+
+def test_the_first_ack_of_a_partition_that_is_added_shows_when_a_producer_uses_it(judge):
+    first_ack = judge(Growing().load())("first_ack_s")
+
+    assert first_ack["value"] == pytest.approx(40.01 - 30)
+    assert "main/partition 2/p0" in first_ack["evidence"]
+
+
+def test_a_partition_that_is_added_is_silent_from_its_first_due_message_on(judge):
+    measured = judge(Growing().load(acked_after=silence(0, 40, 47)))
+
+    gap = measured("longest_ack_gap_s")
+    assert gap["value"] == pytest.approx(47 - 40)
+    assert "main/partition 2/p0" in gap["evidence"]
+    gap = measured("longest_delivery_gap_s")
+    assert gap["value"] == pytest.approx(47.005 - 40)
+    assert "main/audit/partition 2" in gap["evidence"]
+
+
+def test_a_partition_that_is_added_and_delivers_nothing_has_a_gap_until_the_load_ends(judge):
+    history = Growing().load()
+    history.deliveries = [row for row in history.deliveries if row["partition"] != 2]
+    gap = judge(history)("longest_delivery_gap_s")
+
+    assert gap["value"] == pytest.approx(LOAD_S - 40)
+    assert "main/audit/partition 2" in gap["evidence"]
+
+
+def test_a_partition_that_acks_nothing_after_a_while_has_a_gap_until_the_load_ends(judge):
+    gap = judge(Growing().load(is_acked=lambda where, second: where == 1 or second < 60))("longest_ack_gap_s")
+
+    assert gap["value"] == pytest.approx(LOAD_S - 59.91)
+    assert "main/partition 2/p0" in gap["evidence"]
+
+
+@pytest.mark.parametrize(("silent", "place"), [((35, 38), "partition 0"), ((45, 48), "partition 2")])
+def test_a_message_without_an_ack_was_due_in_the_partition_that_its_key_had_then(judge, silent, place):
+    first, last = silent
+    measured = judge(Growing().load(is_acked=lambda where, second: where == 1 or not first <= second < last))
+
+    for metric in ("rto_s", "unavailable_s", "longest_ack_gap_s"):
+        assert f"main/{place}/p0" in measured(metric)["evidence"]
+    # Such a message is late until the load ends, and the messages behind it are not.
+    assert measured("rto_s")["value"] == pytest.approx(LOAD_S - 30)
+
+
+def test_a_message_before_the_first_ack_of_its_key_was_due_in_the_first_partition_of_the_key(judge):
+    measured = judge(Growing().load(is_acked=lambda where, second: where == 1 or second >= 2))
+
+    assert "main/partition 0/p0" in measured("rto_s")["evidence"]

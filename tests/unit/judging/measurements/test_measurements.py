@@ -30,11 +30,12 @@ BOOKIE = "bookie-eu-1-main"
 TIMELINE = {"steady_at": 0, "impact_at": 20, "recovery_at": 60, "ends_at": 80}
 # Measured where something is replicated, moves or crosses a link, where consumers write outputs, or where a scenario
 # bounds shares or changes of owners, consumers share, or nothing is stored: test_replication.py, test_failover.py,
-# test_link.py, messages/test_outputs.py, test_node_shares.py, test_shared_subscriptions.py, test_missed.py.
+# test_link.py, messages/test_outputs.py, test_node_shares.py, test_shared_subscriptions.py, test_missed.py,
+# test_moved_keys.py.
 _ELSEWHERE = (
     *("lost_later_", "missing_", "replication_lag_", "repeated_", "missed_by_", "link_added_"),
     *("written_share", "owned_share", "owner_changes", "missed_messages", "redelivered_messages", "overtaken_messages"),
-    *("longest_overtaking_s", "largest_consumer_share", "longest_hot_key_gap_s"),
+    *("longest_overtaking_s", "largest_consumer_share", "longest_hot_key_gap_s", "moved_keys"),
 )
 _MEASURED = {name for name in METRICS if not name.startswith(_ELSEWHERE)}
 FAULTS = [

@@ -216,3 +216,39 @@ def test_they_are_measured_only_if_the_scenario_bounds_them(tmp_path: Path) -> N
     history.scenario = history.scenario.model_copy(update={"bounds": {}})
     assert measure_written(history, tmp_path / "run") == {}
     assert measure_owners(history, tmp_path / "owners") == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("first_sample", "steady", "grown"),
+    [
+        # Until the growth, only the first partition has an owner. Afterwards, each has one.
+        (45, 0, 1),
+        # No broker named the owner of the new partition after the growth.
+        (None, 0, None),
+        # A span that the growth ends need not have a sample of the new partition.
+        (85, 0, None),
+    ],
+)
+def test_a_partition_that_a_fault_adds_has_an_owner_from_then_on(
+    tmp_path: Path, first_sample: int | None, steady: int, grown: int | None
+) -> None:
+    faults = [{"name": "grown", "kind": "grow", "targets": {"now": "topic_owner"}}]
+    history = History(faults=faults, bounds=BOUNDS, workload={"partitions": 1, "grows_to": 2})
+    history.leave(PhaseTimes(**{name: START + second * SECOND for name, second in TIMELINE.items()}))
+    row = {"fault": "grown", "kind": "grow", "targets": [FIRST], "state": "effective", "at": START + 40 * SECOND}
+    history.faults.append(row)
+    for second in range(5, 80, 10):
+        observe(history, f"topic:{TOPIC}", "owner:0", second, FIRST)
+    if first_sample is not None:
+        observe(history, f"topic:{TOPIC}", "owner:1", first_sample, FIRST)
+        observe(history, f"topic:{TOPIC}", "owner:1", first_sample + 1, SECOND_BROKER)
+    run = history.write(tmp_path / "run")
+    changes = by_subject(measure_owner_changes(run, read_run_times(run), read_samples(run)))
+    assert (changes["steady"].value, changes["grown"].value) == (steady, grown)
+    if grown is None:
+        assert changes["grown"].evidence == f"no sample named the owner of topic:{TOPIC} owner:1"
+    # The growth is in the impact phase, so samples of the new partition count, and none has to be there.
+    assert changes["impact"].value == (1 if first_sample == 45 else 0)
+    shares = by_subject(measure_owned_shares(run, read_run_times(run), read_samples(run)))
+    assert shares[f"{FIRST}/steady"] == Estimate(value=1.0, evidence="2 of 2 samples")
+    assert shares[f"{SECOND_BROKER}/grown"].value == (None if grown is None else pytest.approx(1 / 6))

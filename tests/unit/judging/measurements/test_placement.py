@@ -28,9 +28,16 @@ TIMELINE = {"steady_at": 0, "impact_at": 20, "recovery_at": 60, "ends_at": 90}
 UNDONE = 70
 
 
-def plant(*, healed: bool = True, permanent: bool = False, partitions: int = 0, **scenario: Any) -> History:
+def plant(
+    *,
+    healed: bool = True,
+    permanent: bool = False,
+    partitions: int = 0,
+    grows_to: int | None = None,
+    **scenario: Any,
+) -> History:
     history = History(
-        workload={"partitions": partitions},
+        workload={"partitions": partitions, "grows_to": grows_to},
         faults=[{**KILL, "permanent": permanent}],
         owner={"steady": "eu", "recovery": "us"},
         **scenario,
@@ -206,6 +213,24 @@ def test_the_owner_of_every_partition_is_known(tmp_path: Path, answers: tuple[st
     found = owners(history.write(tmp_path / "run"))["steady"]
     assert found.value == value
     assert value is not None or f"owner of topic:{TOPIC} owner:1" in found.evidence
+
+
+@pytest.mark.parametrize(("grown", "sampled", "value"), [(True, True, 0.5), (True, False, None), (False, False, 1.0)])
+def test_the_owner_of_a_partition_is_known_after_a_fault_has_added_it(
+    tmp_path: Path, grown: bool, sampled: bool, value: float | None
+) -> None:
+    history = plant(partitions=1, grows_to=2)
+    if grown:
+        row = {"fault": "grown", "kind": "grow", "targets": [EU], "state": "effective", "at": START + 50 * SECOND}
+        history.faults.append(row)
+    observe(history, f"topic:{TOPIC}", "owner:0", (15, EU), (85, US))
+    if sampled:
+        observe(history, f"topic:{TOPIC}", "owner:1", (85, EU))
+    found = owners(history.write(tmp_path / "run"))
+    assert found["recovery"].value == value
+    assert value is not None or f"owner of topic:{TOPIC} owner:1" in found["recovery"].evidence
+    # In the steady phase, it was not there.
+    assert found["steady"].value == 1
 
 
 @pytest.mark.parametrize(("undone", "value"), [(70, 0.5), (84, 1.0), (84.999999, 1.0), (85, None), (95, 0.5)])

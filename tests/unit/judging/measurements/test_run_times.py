@@ -54,3 +54,10 @@ def test_a_node_is_down_until_it_recovers_or_is_started_later(tmp_path: Path, st
     times = read_times(tmp_path, *kill, ("help", "start", "effective", started))
     begin, end = (START + int(second * SECOND) for second in (30, until))
     assert times.down == {NODE: [Span(start_us=begin, end_us=end)]}
+
+
+def test_the_topic_has_more_partitions_from_the_effect_of_the_fault_that_adds_them(tmp_path: Path) -> None:
+    rows = [("grown", "grow", "injecting", 30.0), ("killed", "kill", "effective", 31.0)]
+    assert read_times(tmp_path / "injected", *rows).grown_us is None
+    times = read_times(tmp_path / "grown", *rows, ("grown", "grow", "effective", 32.0))
+    assert times.grown_us == START + 32 * SECOND

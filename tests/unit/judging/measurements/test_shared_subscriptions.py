@@ -105,11 +105,21 @@ def test_messages_that_all_come_again_in_order_are_not_overtaken(measure: Measur
 
 @pytest.mark.parametrize(
     "other",
-    [{"key": "other"}, {"producer": "p1"}, {"partition": 1}, {"topic": "other"}, {"subscription": "other"}],
+    [{"key": "other"}, {"producer": "p1"}, {"topic": "other"}, {"subscription": "other"}, {"cluster": "other"}],
 )
 def test_only_messages_of_the_same_key_overtake_each_other(measure: Measure, other: dict[str, Any]) -> None:
     found = measure(Shared().give(1, at=1, **other).give(0, at=4))
     assert read(found, "overtaken_messages")[0] == 0
+
+
+@pytest.mark.parametrize(("second", "overtaken"), [(4, 1), (0.5, 0)])
+def test_a_message_is_overtaken_by_a_later_one_of_its_key_from_another_partition(
+    measure: Measure, second: float, overtaken: int
+) -> None:
+    # The key moved from partition 0, in which message 0 is, to partition 4.
+    found = measure(Shared().give(1, at=1, partition=4).give(0, at=second, partition=0))
+    assert read(found, "overtaken_messages") == (overtaken, "of 2 messages")
+    assert read(found, "longest_overtaking_s")[0] == pytest.approx(max(0, second - 1) if overtaken else 0)
 
 
 @pytest.mark.parametrize(("clock_error_us", "overtaken"), [(500_000, 0), (499_999, 1)])
@@ -124,6 +134,27 @@ def test_a_message_is_not_overtaken_within_the_clocks_error(
 def test_order_is_not_measured_of_a_subscription_that_promises_none(measure: Measure) -> None:
     found = measure(Shared().give(1, 0, at=1, subscription="shared"))
     assert not {"overtaken_messages", "longest_overtaking_s"} & {metric for metric, name in found if name == "shared"}
+
+
+@pytest.mark.parametrize("bound", ["overtaken_messages", "longest_overtaking_s/keyed"])
+@pytest.mark.parametrize("kind", ["exclusive", "failover"])
+def test_order_is_measured_of_each_subscription_that_promises_it_if_the_scenario_bounds_it(
+    measure: Measure, bound: str, kind: str
+) -> None:
+    subscriptions = [{"name": "keyed", "type": kind}, {"name": "shared", "type": "shared"}]
+    history = Shared(subscriptions=subscriptions, bounds={bound: {"max": 5}})
+    history.give(1, at=1, partition=4).give(0, at=4, partition=0).give(1, 0, at=5, subscription="shared")
+    found = measure(history)
+    assert read(found, "overtaken_messages") == (1, "of 2 messages")
+    assert read(found, "longest_overtaking_s") == (3, "of 2 messages")
+    of_keyed = {metric for metric, name in found if name.startswith("keyed")}
+    assert of_keyed == {"overtaken_messages", "longest_overtaking_s"}
+    assert not of_keyed & {metric for metric, name in found if name.startswith("shared")}
+
+
+def test_order_is_not_measured_of_an_exclusive_subscription_if_other_metrics_have_bounds(measure: Measure) -> None:
+    history = Shared(subscriptions=[{"name": "keyed"}], bounds={"redelivered_messages": {"max": 5}})
+    assert measure(history.give(1, 0, at=1)) == {}
 
 
 def test_the_busiest_consumer_has_the_largest_share(measure: Measure) -> None:

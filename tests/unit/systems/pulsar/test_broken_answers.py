@@ -158,6 +158,7 @@ def make_sound_answers(at: Mapping[str, str]) -> dict[str, Any]:
         "/(non-)?persistent/earlier/global(/partitioned)?$": [],
         "/racks-info$": {"default": racks},
         "/bundle$": "0x00000000_0x40000000",
+        "/orders/partitions$": {"partitions": 1},
         "^/lookup/": {"brokerUrl": f"pulsar://{at['broker-eu-2']}:6650", "nativeUrl": None},
         "/internalStats$": {
             "lastConfirmedEntry": "8:2",
@@ -286,7 +287,7 @@ def bind(method: Callable[..., Any], **known: Any) -> Call:
 def says_nothing(name: str, answer: Any) -> bool:
     """Whether an answer of ours says that there was none."""
     match name.split("/")[-1].split(" ")[0]:
-        case "is_healthy" | "is_ready":
+        case "is_healthy" | "is_ready" | "has_grown":
             return not answer
         case "find_subscription_drains" | "find_replication_drains":
             return bool(answer) and all(not each.drained and each.backlog is None and each.why for each in answer)
@@ -337,7 +338,7 @@ def test_what_broken_nodes_answer_is_never_taken(nodes: Nodes, calls: Mapping[st
     answers = {name: answer for name, answer in ask(calls).items() if not says_nothing(name, answer)}
     if nodes.broken.startswith(b"HTTP/1.1 20") and not kind.startswith("cut short"):
         # Nothing but the status says that a change was done.
-        for name in ("configure", "unload"):
+        for name in ("configure", "unload", "grow"):
             answers.pop(name, None)
     # A list of brokers and an object of bookies may be empty.
     nobody = {"list": "brokers", "accepted for later": "brokers", "object without fields": "bookies"}.get(kind)

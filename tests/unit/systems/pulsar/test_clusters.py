@@ -12,6 +12,7 @@ import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultEffective, write_record
 from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.clients import Position
 from brokerproof.systems.jvm.software import ImageSoftware
@@ -33,6 +34,7 @@ class Rest:
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
         self.changed: list[str] = []
+        self.bodies: list[Any] = []
 
     def get(self, path: str, expected: TypeAdapter[Any], **parameters: Any) -> Any:
         for name, answer in self.answers.items():
@@ -53,6 +55,7 @@ class Rest:
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Any = ()) -> None:
         self.changed.append(f"{method} {path}")
+        self.bodies.append((body, tuple(accept)))
 
 
 def inside(end: str, **cursors: str) -> dict[str, Any]:
@@ -275,9 +278,13 @@ def test_the_consumers_of_a_subscription_are_sampled_with_their_connections(run:
     assert len({both, *changes}) == 4
 
 
-def test_the_consumers_of_each_partition_are_sampled(run: Run) -> None:
-    workload = run.scenario.workload.model_copy(update={"partitions": 2})
+def change_workload(run: Run, **values: Any) -> None:
+    workload = run.scenario.workload.model_copy(update=values)
     run.__dict__["scenario"] = run.scenario.model_copy(update={"workload": workload})
+
+
+def test_the_consumers_of_each_partition_are_sampled(run: Run) -> None:
+    change_workload(run, partitions=2)
     eu, us = sound()
     metrics = {sample.metric for sample in make_observation(run, eu, us).samplers()[f"{EU}/topic"]()}
     assert {"consumers:audit/0", "consumers:audit/1"} <= metrics
@@ -285,8 +292,7 @@ def test_the_consumers_of_each_partition_are_sampled(run: Run) -> None:
 
 def sample_owners(run: Run, partitions: int, owners: dict[int, str]) -> list[dict[str, str | None]]:
     """The rows of two rounds, where the lookup service names the brokers of these partitions."""
-    workload = run.scenario.workload.model_copy(update={"partitions": partitions})
-    run.__dict__["scenario"] = run.scenario.model_copy(update={"workload": workload})
+    change_workload(run, partitions=partitions)
     eu, us = sound()
     for number, broker in owners.items():
         host = run.facts.addresses.get(broker, broker)
@@ -329,11 +335,100 @@ def test_each_bundle_that_holds_partitions_is_changed_once(run: Run, method: str
     bundles = {f"orders-partition-{number}/bundle": bundle for number, bundle in enumerate((high, low, high))}
     rest = Rest(**bundles)
     cluster.__dict__["brokers"] = rest
-    cluster.__dict__["partitions"] = [(number, f"{TOPIC}-partition-{number}") for number in range(3)]
+    change_workload(run, partitions=3)
     assert administration.find_groups() == [low, high]
     getattr(administration, method)()
     at = "/admin/v2/namespaces/world/global"
     assert rest.changed == [f"PUT {at}/{bundle}/{change}" for bundle in (low, high)]
+
+
+GROWN_TOPIC = "/admin/v2/persistent/mytenant/eu/orders"
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Run:
+    """A topic of four partitions that gets four more."""
+    return run_of(tmp_path, "partitions_added")
+
+
+def make_growing(run: Run, *, partitions: int = 8, served: int = 8) -> tuple[PulsarAdministration, Rest]:
+    """Brokers that name a number of partitions, and serve the first ones of them."""
+    administration = PulsarAdministration(run)
+    stats_of = {f"orders-partition-{number}/stats": stats(replicating={}) for number in range(served)}
+    rest = Rest(partitions={"partitions": partitions}, **stats_of)
+    administration.clusters["mycluster"].__dict__["brokers"] = rest
+    return administration, rest
+
+
+def test_a_topic_is_given_the_number_of_its_partitions(growing: Run) -> None:
+    administration, rest = make_growing(growing)
+    administration.grow()
+    assert rest.changed == [f"POST {GROWN_TOPIC}/partitions"]
+    # No refusal counts as success.
+    assert rest.bodies == [(8, ())]
+
+
+def test_a_topic_grows_in_each_cluster_that_is_published_to(run: Run) -> None:
+    change_workload(run, partitions=1, grows_to=2, produce_on=[EU, US])
+    eu, us = (Rest(partitions={"partitions": number}, stats=stats(replicating={})) for number in (2, 1))
+    administration = PulsarAdministration(run)
+    for name, rest in ((EU, eu), (US, us)):
+        administration.clusters[name].__dict__["brokers"] = rest
+    administration.grow()
+    assert eu.changed == us.changed == [f"POST {TOPIC}/partitions"]
+    assert not administration.has_grown()
+    us.answers["partitions"] = {"partitions": 2}
+    assert administration.has_grown()
+
+
+def test_a_topic_has_grown_when_a_broker_serves_each_of_its_partitions(growing: Run) -> None:
+    assert make_growing(growing)[0].has_grown()
+    assert not make_growing(growing, partitions=4)[0].has_grown()
+    with pytest.raises(AdminError, match="orders-partition-7/stats was refused"):
+        make_growing(growing, served=7)[0].has_grown()
+
+
+def test_a_topic_has_not_grown_before_its_subscriptions_are_in_each_partition(growing: Run) -> None:
+    administration, rest = make_growing(growing)
+    rest.answers["orders-partition-7/stats"] = {**stats(replicating={}), "subscriptions": {}}
+    assert not administration.has_grown()
+    # Without a subscription in the first partition, the others need none.
+    rest.answers["orders-partition-0/stats"] = rest.answers["orders-partition-7/stats"]
+    assert administration.has_grown()
+
+
+def test_the_partitions_that_a_fault_adds_are_asked_for_after_its_effect(growing: Run) -> None:
+    observation = PulsarObservation(growing)
+    owner = {"brokerUrl": f"pulsar://{growing.facts.addresses['broker-eu-1']}:6650"}
+    lookups = {f"orders-partition-{number}": owner for number in range(8)}
+    rest = Rest(internalStats=inside("5:9", audit="5:9"), stats=stats(replicating={}), **lookups)
+    observation.clusters["mycluster"].__dict__["brokers"] = rest
+    sample_topic, sample_owners = (observation.samplers()[name] for name in ("topic", "owner"))
+
+    def list_asked() -> dict[str, list[int]]:
+        topic, owners = ([each.metric for each in sample()] for sample in (sample_topic, sample_owners))
+        return {
+            "drains": [each.partition for each in observation.find_subscription_drains()],
+            "logs": [each.partition for each in observation.find_logs()],
+            "acknowledged": list(observation.find_acknowledged("mycluster", "audit")),
+            "consumers": [int(metric.rpartition("/")[2]) for metric in topic if metric.startswith("consumers:")],
+            "owners": sorted(int(metric.partition(":")[2]) for metric in owners),
+        }
+
+    assert all(numbers == [0, 1, 2, 3] for numbers in list_asked().values())
+    assert observation.count_published() == 4 * 100
+    write_record(growing, FaultEffective(fault="grown", at=0))
+    assert all(numbers == list(range(8)) for numbers in list_asked().values())
+    assert observation.count_published() == 8 * 100
+
+
+def test_the_partitions_that_a_fault_added_are_closed_too(growing: Run) -> None:
+    administration, rest = make_growing(growing)
+    administration.unload("mycluster")
+    assert len(rest.changed) == 4
+    write_record(growing, FaultEffective(fault="grown", at=0))
+    administration.unload("mycluster")
+    assert rest.changed[4:] == [f"PUT {GROWN_TOPIC}-partition-{number}/unload" for number in range(8)]
 
 
 def layout(topology_name: str) -> nodes.Layout:

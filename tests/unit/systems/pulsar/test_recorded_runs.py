@@ -33,8 +33,8 @@ LATER_SUBSCRIPTION_FIELDS = {
 }
 # A restarted producer went on behind its open messages.
 LATER_CLIENT_FIELDS = {"on_restart": None}
-# Every topic stored its messages, and all keys had equally many.
-LATER_WORKLOAD_FIELDS = {"stored": None, "hot_key_share": None}
+# Every topic stored its messages and kept its partitions, and all keys had equally many.
+LATER_WORKLOAD_FIELDS = {"stored": None, "grows_to": None, "hot_key_share": None}
 # No node had a service manager.
 LATER_NODE_FIELDS = {"restart": None}
 LATER_TOPOLOGY_FIELDS = {"restart": {}}
