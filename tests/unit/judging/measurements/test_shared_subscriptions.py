@@ -70,8 +70,11 @@ def test_a_message_is_redelivered_if_it_came_again_or_the_system_says_so(measure
     # A message of another subscription, one without an identity, and one that is stored at two positions.
     history.give(7, at=4, subscription="shared")
     history.give(0, at=4, offset=100)
-    for _ in range(2):
-        history.deliver(producer=None, seq=None, subscription="keyed", offset=200, at=5 * SECOND)
+    for producer, seq in ((None, None), ("p0", None), (None, 1)):
+        for _ in range(2):
+            history.deliver(producer=producer, seq=seq, subscription="keyed", offset=200, at=5 * SECOND)
+    # A cluster in which the subscription has no consumers.
+    history.give(8, 8, at=6, cluster="other")
     found = measure(history)
     why = "of 4 messages; 2 came again from one position, and the system had delivered 2 before"
     assert read(found, "redelivered_messages") == (3, why)
@@ -84,15 +87,39 @@ def test_a_message_counts_once_however_often_it_is_redelivered(measure: Measure)
     assert read(measure(history), "redelivered_messages")[0] == 1
 
 
+@pytest.mark.parametrize("values", [{"offset": 1}, {"offset": 1, "redelivery_count": 1}])
+def test_a_message_of_two_positions_is_redelivered_if_it_came_again_from_one(
+    measure: Measure, values: dict[str, Any]
+) -> None:
+    history = Shared().give(0, at=1).give(*([0] if "redelivery_count" in values else [0, 0]), at=2, **values)
+    assert read(measure(history), "redelivered_messages")[0] == 1
+
+
 def test_messages_of_two_producers_with_one_number_are_two(measure: Measure) -> None:
     history = Shared().give(0, at=1).give(0, at=2, producer="p1", offset=1)
     why = "of 2 messages; 0 came again from one position, and the system had delivered 0 before"
     assert read(measure(history), "redelivered_messages") == (0, why)
 
 
+def test_a_subscription_that_moved_counts_a_message_in_each_cluster(measure: Measure) -> None:
+    moves = {"to": "other", "after": "first", "after_s": 1}
+    keyed = {"name": "keyed", "type": "key_shared", "cluster": "main", "moves": moves}
+    history = Shared(clusters=("main", "other"), subscriptions=[keyed])
+    # The positions of two clusters have nothing to do with each other, and neither have their orders.
+    history.give(0, 2, at=1).give(0, 1, at=4, cluster="other")
+    found = measure(history)
+    why = "of 4 messages; 0 came again from one position, and the system had delivered 0 before"
+    assert read(found, "redelivered_messages") == (0, why)
+    assert read(found, "overtaken_messages") == (0, "of 4 messages")
+
+
 def test_a_message_is_overtaken_by_a_later_one_of_its_key_that_came_last_before_it(measure: Measure) -> None:
     # 0 and 1 come again behind 2, which came last at 1.002 s; 3 comes later than all.
-    found = measure(Shared().give(0, 1, 2, at=1).give(0, at=4).give(1, at=6).give(3, at=9))
+    history = Shared().give(0, 1, 2, at=1).give(0, at=4).give(1, at=6).give(3, at=9)
+    # Messages without an identity overtake none.
+    for producer, seq in ((None, None), ("p0", None), (None, 9)):
+        history.deliver(producer=producer, seq=seq, key="k", subscription="keyed", offset=200, at=SECOND // 2)
+    found = measure(history)
     assert read(found, "overtaken_messages") == (2, "of 4 messages")
     assert read(found, "longest_overtaking_s") == (pytest.approx(6 - 1.002), "of 4 messages")
 
@@ -128,7 +155,9 @@ def test_a_message_is_not_overtaken_within_the_clocks_error(
 ) -> None:
     history = Shared().give(1, at=1).give(0, at=1.5)
     history.facts["clock_error_us"] = clock_error_us
-    assert read(measure(history), "overtaken_messages")[0] == overtaken
+    found = measure(history)
+    assert read(found, "overtaken_messages")[0] == overtaken
+    assert read(found, "longest_overtaking_s")[0] == overtaken * 0.5
 
 
 def test_order_is_not_measured_of_a_subscription_that_promises_none(measure: Measure) -> None:
