@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brokerproof.clients.producing import plan_producers
+from brokerproof.experiment.fault import GROW
 from brokerproof.run.directory import Run
 from brokerproof.systems.destinations import list_replication_ways
 
@@ -144,8 +145,15 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
             "load_end": times.load.end_us,
         },
     )
+    growing = {fault.name for fault in run.scenario.faults if fault.kind == GROW}
     spans = [
-        (number, fault.span.start_us, fault.client_span.start_us, fault.client_span.end_us)
+        (
+            number,
+            fault.span.start_us,
+            fault.client_span.start_us,
+            fault.client_span.end_us,
+            fault.name in growing,
+        )
         for number, fault in enumerate(times.effective)
     ]
     free = [
@@ -161,7 +169,7 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
     register_tables(
         connection,
         {
-            "faults": make_small_table("number int64, effect int64, begin int64, until int64", spans),
+            "faults": make_small_table("number int64, effect int64, begin int64, until int64, grows bool", spans),
             "moves": make_small_table("subscription string, label string", moves),
             # By home, the subscriptions that have to get its messages.
             "expecting": make_small_table("home string, label string, subscription string", expecting),

@@ -41,9 +41,32 @@ SELECT
 FROM publishes p LEFT JOIN of_keys k ON k.key = p.key AND p.seq >= k.since AND (p.seq < k.until OR k.until IS NULL)
 WHERE p.sent_at IS NOT NULL OR p.outcome != 'unknown';
 
+-- If the topic gets more partitions, a place may have messages only for a part of the load: the time at which its first
+-- message is due, and the time after which it gets no further event. The latter is the load's end unless every message
+-- was acked.
+CREATE VIEW due_times AS
+WITH of_messages AS (
+    SELECT cluster, partition, place, min(scheduled) AS due, min(acked) AS acked
+    FROM attempts
+    WHERE is_growing()
+    GROUP BY cluster, partition, place, producer, seq
+)
+SELECT 'acks' AS kind, place, min(due) AS first, IF(bool_and(acked IS NOT NULL), max(due), load_end()) AS last
+FROM of_messages
+GROUP BY place
+UNION ALL
+SELECT
+    'deliveries',
+    concat_ws('/', e.label, e.subscription, name_partition(m.partition)) AS place,
+    min(m.due),
+    max(m.acked)
+FROM of_messages m JOIN expecting e ON e.home = m.cluster
+WHERE m.acked IS NOT NULL
+GROUP BY ALL;
+
 -- By place and fault: the attempts that were sent after the fault's effect or never sent (`waited`), and the first ack
 -- of a message that was sent after the effect. A message that was sent between injection and effect may be acked as if
--- there were no fault.
+-- there were no fault. A place that began later is in no time of a fault unless this fault adds partitions (`grows`).
 CREATE TABLE place_acks AS
 SELECT
     f.number AS fault,
@@ -53,7 +76,8 @@ SELECT
     count(*) FILTER (a.outcome = 'acked') AS acks,
     count(*) FILTER (a.outcome = 'not_sent' OR a.sent >= f.effect) AS waited,
     min(a.acked) FILTER (a.sent >= f.effect) AS first
-FROM attempts a CROSS JOIN faults f
+FROM attempts a CROSS JOIN faults f LEFT JOIN due_times d ON d.kind = 'acks' AND d.place = a.place
+WHERE f.grows OR coalesce(d.first <= f.effect, true)
 GROUP BY ALL;
 
 -- Messages of unknown partition have a place of their own, which has to get acks only if the producer got none at all.
@@ -162,29 +186,6 @@ GROUP BY d.subscription, m.label, d.cluster, d.key, d.producer, d.seq
 UNION ALL
 SELECT 'hot key', e.subscription, concat_ws('/', e.label, e.subscription, k.key), NULL::BIGINT
 FROM hot_keys k JOIN expecting e USING (home);
-
--- If the topic gets more partitions, a place may have messages only for a part of the load: the time at which its first
--- message is due, and the time after which it gets no further event. The latter is the load's end unless every message
--- was acked.
-CREATE VIEW due_times AS
-WITH of_messages AS (
-    SELECT cluster, partition, place, min(scheduled) AS due, min(acked) AS acked
-    FROM attempts
-    WHERE is_growing()
-    GROUP BY cluster, partition, place, producer, seq
-)
-SELECT 'acks' AS kind, place, min(due) AS first, IF(bool_and(acked IS NOT NULL), max(due), load_end()) AS last
-FROM of_messages
-GROUP BY place
-UNION ALL
-SELECT
-    'deliveries',
-    concat_ws('/', e.label, e.subscription, name_partition(m.partition)) AS place,
-    min(m.due),
-    max(m.acked)
-FROM of_messages m JOIN expecting e ON e.home = m.cluster
-WHERE m.acked IS NOT NULL
-GROUP BY ALL;
 
 -- The longest time between two successive events of a place, by fault that it touches. The first such time of a place
 -- begins with the load, and the last one ends with it, if the place has messages all the time.

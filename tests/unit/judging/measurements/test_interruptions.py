@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd, write_record
 from brokerproof_judging.measurements.interruption import measure_interruption
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measurements
@@ -1048,7 +1049,10 @@ class Growing(Clients):
     """
 
     def __init__(self):
-        super().__init__(workload={"grows_to": 4})
+        super().__init__(workload={"grows_to": 4}, names=("first", "earlier"))
+        scenario = self.scenario.model_dump(mode="json")
+        scenario["faults"][0] |= {"kind": "grow", "targets": {"now": "topic_owner"}}
+        self.scenario = Scenario.model_validate(scenario)
         self.fault("first", injected=30, effective=31)
 
     def load(self, **delays):
@@ -1080,6 +1084,13 @@ def test_the_first_ack_of_a_partition_that_is_added_shows_when_a_producer_uses_i
 
     assert first_ack["value"] == pytest.approx(40.01 - 30)
     assert "main/partition 2/p0" in first_ack["evidence"]
+
+
+def test_a_partition_that_is_added_after_a_fault_does_not_delay_its_first_ack(judge):
+    measured = judge(Growing().load().fault("earlier", injected=20, effective=20.5))
+
+    assert measured("first_ack_s", "earlier")["value"] == pytest.approx(0.51)
+    assert measured("first_ack_s")["value"] == pytest.approx(40.01 - 30)
 
 
 def test_a_partition_that_is_added_is_silent_from_its_first_due_message_on(judge):
