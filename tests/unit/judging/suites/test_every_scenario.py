@@ -81,9 +81,7 @@ def test_whatever_it_bounds_turns_it_red(tmp_path: Path, judge: Judge, name: str
     for suite, judgement in judge(run, only=[suite for suite in SUITES if metrics[suite]]).items():
         # A run that shows less than a scenario is about proves nothing.
         with_maximum = {metric for metric, _, bound in bounded(run.scenario) if bound.max is not None}
-        found = {
-            metric: METRICS[metric].minimum_is_to_show and metric not in with_maximum for metric in metrics[Suite(suite)]
-        }
+        found = {each: METRICS[each].minimum_is_to_show and each not in with_maximum for each in metrics[Suite(suite)]}
         assert judgement["verdict"] == ("unknown" if all(found.values()) else "failed"), judgement["why"]
         for metric, is_to_show in found.items():
             assert about(judgement, metric)["undecided" if is_to_show else "unexpected"]
