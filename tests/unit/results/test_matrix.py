@@ -33,6 +33,16 @@ def test_a_case_has_what_its_decided_runs_showed(groups):
     ]
 
 
+def test_a_case_has_what_producers_stored_twice_and_subscriptions_missed(sqlite_history, record):
+    measured = {("repeated_messages", "stored_twice"): 12.0, ("missed_messages", "audit"): 4002.0, ("rto_s", "f"): 1.0}
+    record(measured=measured, changes={"case": "killed/resend"})
+    columns, (row,) = make_matrix(sqlite_history.group(["kill_region"], GroupBy.CASE))
+    assert (columns, row.cells) == (
+        ["stored_twice", "audit"],
+        {"stored_twice": "repeated 12", "audit": "missed 4002"},
+    )
+
+
 def test_the_matrix_is_printed_and_has_a_page(groups, sqlite_history, monkeypatch, capsys):
     monkeypatch.setenv("BROKERPROOF_DATABASE_URL", sqlite_history.database)
     monkeypatch.setenv("COLUMNS", "120")
