@@ -347,7 +347,7 @@ class Workload(FrozenModel):
             raise InputError(
                 f"a topic of {self.partitions} partitions cannot grow to {self.grows_to}",
                 field="grows_to",
-                remedy="give `partitions` and more here, or leave it out",
+                remedy="give more than `partitions`, which must not be 0, or leave it out",
             )
         if len(set(self.produce_on)) < len(self.produce_on):
             raise InputError("names a cluster twice", field="produce_on", remedy="name each once")
