@@ -154,6 +154,12 @@ class Reference:
         return self.found
 
 
+def find_by_reference(history: History) -> set[tuple[str, bool, str, str | None, Any, Any]]:
+    """(anomaly, legal, cluster, subscription, producer, seq) of each anomaly, as `Judged.anomalies` returns them."""
+    found = Reference(history, history.facts.get("clock_error_us", 0)).judge()
+    return {(anomaly, legal, cluster, where, *who) for anomaly, legal, cluster, _, where, who in found}
+
+
 class Topic:
     def __init__(self, reference: Reference, topic: str) -> None:
         self.r, self.name, self.h = reference, topic, reference.history

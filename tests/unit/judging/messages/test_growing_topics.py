@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from ..history import MILLISECOND, SECOND, START, TOPIC, History
 from ..judged import Found, Judged
-from ..reference import Reference
+from ..reference import find_by_reference
 
 AUDIT, KEYED = "audit", "keyed"
 SUBSCRIPTIONS = [{"name": AUDIT}, {"name": KEYED, "type": "key_shared", "consumers": 2}]
@@ -107,8 +107,7 @@ def test_order_and_turns_are_judged_in_each_partition(spark: SparkSession, tmp_p
     expected = change(history)
     assert Judged(spark, tmp_path / "run", history).anomalies(TOPIC) == expected
     # The reference judge shares no code with judging.
-    reference = Reference(history, history.facts.get("clock_error_us", 0)).judge()
-    assert {(*each[:3], each[4], *each[5]) for each in reference} == expected
+    assert find_by_reference(history) == expected
 
 
 def test_the_logs_of_the_partitions_that_a_fault_adds_have_to_be_read(tmp_path: Path) -> None:

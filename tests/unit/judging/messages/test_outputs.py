@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from ..history import SEGMENT, START, TOPIC, History
 from ..judged import Found, Judged
-from ..reference import Reference
+from ..reference import find_by_reference
 
 SUBSCRIPTIONS = [
     {"name": "before", "commit": "before"},
@@ -113,10 +113,7 @@ def test_an_output_is_judged_by_what_the_commit_promises(spark: SparkSession, tm
     found = Judged(spark, tmp_path / "run", history).findings(TOPIC)
     assert found == expected
     # The reference judge shares no code with judging.
-    reference = {
-        (name, legal, cluster, where, *who) for name, legal, cluster, _, where, who in Reference(history, 0).judge()
-    }
-    assert reference == set(expected)
+    assert find_by_reference(history) == set(expected)
 
 
 @pytest.mark.parametrize(
