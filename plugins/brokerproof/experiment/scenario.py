@@ -306,9 +306,9 @@ class Scenario(FrozenModel):
             )
 
     def forbids(self, anomaly: Anomaly, subscription: Subscription | None = None) -> bool:
-        """Whether the anomaly is illegal at a subscription, by default in a log, before `loosen` permits it.
+        """Whether the guarantee or `tighten` makes the anomaly illegal at a subscription. Without one, in a log.
 
-        The outputs of consumers have a guarantee of their own, by the way in which the consumers commit.
+        For outputs, the guarantee is that of the subscription's commit. `loosen` does not count here.
         """
         guarantee, kind = self.guarantee, None
         if subscription is not None:
