@@ -12,6 +12,7 @@ import yaml
 from brokerproof.checks import check_topology, load_cases, load_scenario, load_topology
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.scenario import list_cases
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.targets import list_clients
 from brokerproof.runtimes.registry import RUNTIMES
@@ -541,13 +542,32 @@ def test_the_shipped_matrix_of_a_topic_that_stores_no_messages_has_usable_cases(
     ]
 
 
+def test_the_overrides_of_axes_are_joined_and_a_later_axis_wins_for_a_path_that_both_name(tmp_path: Path) -> None:
+    latency, loss = "links.0.delay_ms", "links.0.loss"
+    first = {"both": {"overrides": {latency: 1, loss: 2}}, "odd": {"overrides": 3}}
+    second = {"later": {"overrides": {latency: 4}}, "silent": {}}
+    joined = {case.name: case.overrides for case in list_cases({"first": first, "second": second})}
+    assert joined == {
+        "both/later": {"overrides": {latency: 4, loss: 2}},
+        "both/silent": {"overrides": {latency: 1, loss: 2}},
+        "odd/later": {"overrides": {latency: 4}},
+        "odd/silent": {"overrides": 3},
+    }
+    assert first["both"] == {"overrides": {latency: 1, loss: 2}}
+
+
 def test_the_shipped_matrix_has_usable_cases() -> None:
-    cases = load_cases(SCENARIOS / "semantics.yaml", TOPOLOGIES)
-    assert len({scenario.case for scenario, _, _ in cases}) == len(cases) >= 10
+    loaded = load_cases(SCENARIOS / "semantics.yaml", TOPOLOGIES)
+    cases = {scenario.case: (scenario, topology) for scenario, topology, _ in loaded}
+    assert len(cases) == 12
     # A case in which clients die has to show what its kinds of consumer lose and repeat.
-    for scenario, _, _ in cases:
-        if scenario.case.endswith("/consumers_killed"):
-            assert {key.split("/")[0] for key in scenario.bounds} == {"missing_outputs", "repeated_outputs"}
+    for case in ("consumers_killed/at_least_once", "consumers_killed/effectively_once"):
+        bounded = {key.split("/")[0] for key in cases[case][0].bounds}
+        assert bounded == {"missing_outputs", "repeated_outputs", "repeated_messages"}
+    # A case of both axes has the changes to the topology of both.
+    changed = cases["owner_lost_acks_stored_at_once/effectively_once"][1].clusters["mycluster"].policies["namespaces"]
+    assert changed["mytenant/eu"]["persistence"]["mark_delete_rate"] == 0
+    assert changed["mytenant/eu"]["deduplication"] is True
 
 
 def test_the_shipped_matrix_of_a_topic_that_gets_more_partitions_has_a_control_in_which_it_gets_none() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, product
@@ -35,12 +35,19 @@ class Case:
 def list_cases(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Case]:
     """Return all combinations, the last axis changing fastest; one without a name and overrides if there is no axis."""
     return [
-        Case(
-            name="/".join(name for name, _ in chosen),
-            overrides={path: value for _, values in chosen for path, value in values.items()},
-        )
+        Case(name="/".join(name for name, _ in chosen), overrides=_join([values for _, values in chosen]))
         for chosen in product(*(axis.items() for axis in matrix.values()))
     ]
+
+
+def _join(values_of_axes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values of all axes. A later axis wins; of `overrides`, only for the paths that it names itself."""
+    joined: dict[str, Any] = {}
+    for path, value in (item for values in values_of_axes for item in values.items()):
+        earlier = joined.get(path)
+        both_are_paths = path == "overrides" and isinstance(earlier, Mapping) and isinstance(value, Mapping)
+        joined[path] = {**earlier, **value} if both_are_paths else value  # type: ignore[dict-item]
+    return joined
 
 
 class Phase(StrEnum):
@@ -192,7 +199,8 @@ class Scenario(FrozenModel):
     ] = Field(
         default_factory=dict,
         description="axes of cases, such as producers and faults. A case names the values that it sets, by dotted "
-        "path. `brokerproof run` does each combination of one case from each axis, and a later axis wins",
+        "path. `brokerproof run` does each combination of one case from each axis, and a later axis wins. "
+        "The `overrides` of axes are joined",
     )
     case: str = Field("", description="the combination that this run is of, set by `brokerproof run`")
     workload: Workload

@@ -3,7 +3,8 @@
 A new field changes no digest of an experiment that does not set it. The digests were taken from the files and the code
 of before. The scenario is written here, so that a shipped one may change: its runs do not compare then, and should not.
 Change a digest only if runs of before and after must not be compared any more, and with a migration of the history
-database.
+database, if the rows that it has must get another digest. `persistence.mark_delete_rate` changed all digests: a
+subscription's position is stored once a second since then, as it is by default in Pulsar, and not whenever it moves.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from builders import TOPOLOGIES
 
 # The first 16 digits of each.
 TOPOLOGY_DIGESTS = {
-    "active_active": "dcad92892ca6da00",
-    "active_active_cold": "b307af45d789722d",
-    "geo_replication": "8eb76d146b3f6423",
-    "geo_replication_wan": "c8df572ab50e7cd1",
-    "side_by_side": "04bf02ceee3358df",
-    "sync_active_passive": "2e6100366fdc27f6",
-    "sync_active_passive_cold": "1767002933bfcf4e",
-    "sync_active_passive_wan": "b48e1db192789f97",
+    "active_active": "7180e10d9a2b545b",
+    "active_active_cold": "b626e24228f08052",
+    "geo_replication": "625a200561d5e619",
+    "geo_replication_wan": "7a538bd0989a9edf",
+    "side_by_side": "4ff6c0101b5703be",
+    "sync_active_passive": "b4fb1d8a2ad7561d",
+    "sync_active_passive_cold": "9a9685ffb0d03334",
+    "sync_active_passive_wan": "81f2f0ba76d6da21",
 }
 # `geo_datacenter_destroyed` as it was when `late_after_s` came: with it `rto_s` means something else.
 SCENARIO = """\
@@ -51,7 +52,7 @@ bounds:
   rpo_messages: {max: 1000}
   rpo_s: {max: 2}
 """
-SCENARIO_DIGEST = "3f14873671514a61"
+SCENARIO_DIGEST = "421f4ae13c700193"
 
 
 def test_every_topology_has_the_digest_of_before() -> None:

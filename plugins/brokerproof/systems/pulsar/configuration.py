@@ -167,6 +167,7 @@ def _namespace(name: str, namespace: Namespace, clusters: list[str]) -> list[Pol
         "bookkeeperEnsemble": namespace.persistence.ensemble,
         "bookkeeperWriteQuorum": namespace.persistence.write_quorum,
         "bookkeeperAckQuorum": namespace.persistence.ack_quorum,
+        "managedLedgerMaxMarkDeleteRate": namespace.persistence.mark_delete_rate,
     }
 
     def read_persistence(answer: Any) -> dict[str, Any]:

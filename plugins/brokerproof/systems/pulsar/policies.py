@@ -14,11 +14,18 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 class Persistence(FrozenModel):
-    """How many bookies a ledger has, how many copies an entry has, and how many copies must exist before the ack."""
+    """How many copies of entries are stored, and how often a subscription's position is."""
 
-    ensemble: int = Field(2, ge=1)
-    write_quorum: int = Field(2, ge=1)
-    ack_quorum: int = Field(2, ge=1)
+    ensemble: int = Field(2, ge=1, description="bookies of a ledger")
+    write_quorum: int = Field(2, ge=1, description="copies of an entry")
+    ack_quorum: int = Field(2, ge=1, description="copies that must exist before the ack")
+    # Pulsar reads a policy without a rate as 0. A broker's own default is `managedLedgerDefaultMarkDeleteRateLimit`.
+    mark_delete_rate: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="how often per second a subscription's position is stored at most. 0: whenever it moves",
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -66,8 +66,13 @@ def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     assert json.loads(run.topology.model_dump_json()) == recorded["topology"]
 
 
-def test_its_topology_lacks_no_default(run: Run) -> None:
-    assert check_topology(run.topology) == run.topology
+def test_its_topology_lacks_no_default_but_later_ones(run: Run) -> None:
+    checked = check_topology(run.topology)
+    # The rate was not given, so Pulsar stored a position whenever it moved: such a run compares with none of today.
+    for cluster in checked.clusters.values():
+        for namespace in cluster.policies["namespaces"].values():
+            assert namespace["persistence"].pop("mark_delete_rate") == 1.0
+    assert checked == run.topology
     check_scenario(run.scenario, run.topology)
 
 
