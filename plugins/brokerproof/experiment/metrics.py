@@ -122,7 +122,7 @@ METRICS: Mapping[str, Metric] = {
         subject="storing node and phase or fault",
         meaning=(
             "part of the bytes that the storing nodes of a cluster wrote which this node wrote, in a phase, or from a "
-            "fault's effect to the next fault's effect or the load's end; measured if a scenario bounds it"
+            "fault's effect to the next fault's injection or the load's end; measured if a scenario bounds it"
         ),
         demand="Each storing node writes the part of all bytes that the scenario demands.",
         worse=Worse.LOWER,
@@ -135,7 +135,7 @@ METRICS: Mapping[str, Metric] = {
         subject="serving node and phase or fault",
         meaning=(
             "part of the samples that name a partition's owner which name this node, in a phase, or from a fault's "
-            "effect to the next fault's effect or the load's end; measured if a scenario bounds it"
+            "effect to the next fault's injection or the load's end; measured if a scenario bounds it"
         ),
         demand="Each serving node owns the part of the topic that the scenario demands.",
         worse=Worse.LOWER,
@@ -147,8 +147,8 @@ METRICS: Mapping[str, Metric] = {
         subject="phase or fault",
         meaning=(
             "how often two successive samples of a partition name different owners, in a phase, or from a fault's "
-            "effect to the next fault's effect or the load's end; measured if a scenario bounds it. With a minimum, a "
-            "run that shows fewer is undecided"
+            "effect to the next fault's injection or the load's end; measured if a scenario bounds it. With a minimum, "
+            "a run that shows fewer is undecided"
         ),
         demand="Owners of the topic change as often as the scenario demands.",
         compared=False,

@@ -1,6 +1,6 @@
 """Measures the share of the load that each node carries, and how often the topic's owner changes.
 
-Each is measured in every phase, and from each fault's effect to the next fault's effect or the load's end, if the
+Each is measured in every phase, and from each fault's effect to the next fault's injection or the load's end, if the
 scenario bounds it.
 """
 

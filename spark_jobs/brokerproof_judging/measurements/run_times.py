@@ -93,7 +93,8 @@ class RunTimes:
     undone: Proof = NO_RECORD
     # When the topic got more partitions; None if it did not.
     grown_us: int | None = None
-    # By fault, including faults that help, the time from its effect to the next fault's effect or the load's end.
+    # By fault, including faults that help, the time from its effect to the next fault's injection or the load's end.
+    # What a graceful stop changes before it takes effect belongs to neither fault.
     after: Mapping[str, Span] = field(default_factory=dict)
     # By node, the times in which a fault kept it down or it was on standby.
     down: Mapping[str, Sequence[Span]] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class RunTimes:
 
     @property
     def spans(self) -> dict[str, Span]:
-        """{phase or fault: its time}. A fault's time ends with the next fault's effect or with the load."""
+        """{phase or fault: its time}. A fault's time ends with the next fault's injection or with the load."""
         return {**self.phases, **self.after}
 
     @property
@@ -172,17 +173,17 @@ def read_run_times(run: Run) -> RunTimes:
         changes_us=tuple(sorted(changes)),
         undone=prove_undone(run),
         grown_us=next((course.effective_at for course in courses.values() if course.kind == GROW), None),
-        after=_list_spans_after(courses.values(), edges[-1]) if edges else {},
+        after=_list_spans_after(list(courses.values()), edges[-1]) if edges else {},
         down=_list_down(run, courses.values()),
     )
 
 
-def _list_spans_after(courses: Iterable[FaultCourse], ends_us: int) -> dict[str, Span]:
-    effects = {course.fault: course.effective_at for course in courses if course.effective_at is not None}
-    return {
-        name: Span(start_us=at, end_us=min([*(other for other in effects.values() if other > at), max(at, ends_us)]))
-        for name, at in effects.items()
-    }
+def _list_spans_after(courses: Sequence[FaultCourse], ends_us: int) -> dict[str, Span]:
+    found: dict[str, Span] = {}
+    for fault, at in ((course.fault, course.effective_at) for course in courses if course.effective_at is not None):
+        next_ones = (other.begins_at for other in courses if other.effective_at is None or other.effective_at > at)
+        found[fault] = Span(start_us=at, end_us=max(at, min([*next_ones, ends_us])))
+    return found
 
 
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:

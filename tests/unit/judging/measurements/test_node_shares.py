@@ -149,6 +149,25 @@ def test_what_a_started_node_wrote_before_its_first_sample_counts(tmp_path: Path
     assert measure_written(history, tmp_path / "run")[f"{NEW}/impact"].evidence.startswith("700 of ")
 
 
+@pytest.mark.parametrize("takes_effect", [True, False])
+def test_a_node_that_stops_slowly_hides_nothing_of_what_was_written_before(tmp_path: Path, takes_effect: bool) -> None:
+    history = plant()
+    stop = {"fault": "moved", "kind": "stop", "targets": [OLD]}
+    history.faults = [row for row in history.faults if row["fault"] == "added"]
+    history.faults.append({**stop, "state": "injecting", "at": START + 30 * SECOND})
+    if takes_effect:
+        history.faults.append({**stop, "state": "effective", "at": START + 40 * SECOND})
+    write_bytes(history, OLD, rate=100, last=30)
+    write_bytes(history, OTHER, rate=100)
+    write_bytes(history, NEW, rate=0, first=20)
+    found = measure_written(history, tmp_path / "run")
+    assert found[f"{OLD}/added"] == Estimate(value=0.5, evidence="900 of 1800 bytes")
+    # The last that it wrote was not sampled.
+    assert found[f"{OLD}/impact"].value is None
+    if takes_effect:
+        assert found[f"{OLD}/moved"] == Estimate(value=0.0, evidence="0 of 3900 bytes")
+
+
 def test_without_any_bytes_there_are_no_shares(tmp_path: Path) -> None:
     history = plant()
     for node in (OLD, OTHER):
