@@ -509,6 +509,17 @@ def test_each_combination_of_a_matrix_is_a_case_and_a_later_axis_wins(tmp_path: 
     assert {scenario.workload.size for scenario, _, _ in cases} == {70}
 
 
+def test_a_case_changes_no_value_of_another_case(tmp_path: Path) -> None:
+    matrix = {
+        "fault": {"gone": {"bounds": {"rto_s": {"max": 5}}}},
+        "producer": {"plain": {}, "strict": {"bounds.rto_s": {"max": 1}}},
+    }
+    load(tmp_path, {"overrides": {}}, matrix=matrix)
+    cases = load_cases(tmp_path / "experiment.yaml", TOPOLOGIES, {"overrides": {}})
+    assert [scenario.bounds["rto_s"].max for scenario, _, _ in cases] == [5, 1]
+    assert [changes["bounds"] for _, _, changes in cases] == [{"rto_s": {"max": 5}}] * 2
+
+
 def test_one_case_of_a_matrix_is_chosen_by_its_name(tmp_path: Path) -> None:
     load(tmp_path, {"overrides": {}}, matrix=MATRIX)
     file = tmp_path / "experiment.yaml"

@@ -103,7 +103,8 @@ def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *,
         with mistakes.collect(file=source, below=path):
             for name in parents:
                 container = _step_into(container, name)
-            _replace_item(container, last, value)
+            # A later path may lead into the value, which other overrides may share.
+            _replace_item(container, last, _copy(value))
     mistakes.raise_all()
     return result
 

@@ -25,6 +25,16 @@ CREATE MACRO number_of(seq) AS coalesce(seq, -1);
 CREATE MACRO is_before(place, end_segment, end_offset) AS
     place.segment < end_segment OR (place.segment = end_segment AND place."offset" < end_offset);
 
+-- Whether a subscription drained up to the message at `place`, and how far it did, as a text. The first three values are of
+-- the drain's proof, and null without one. A drain proves only messages before the end of the log at its time.
+CREATE MACRO has_drained(drained, end_segment, end_offset, place) AS
+    coalesce(drained, false) AND coalesce(is_before(place, end_segment, end_offset), true);
+CREATE MACRO drain_text(drained, end_segment, end_offset, why) AS CASE
+    WHEN drained IS NULL THEN 'no step left a record of it'
+    WHEN drained THEN concat('it drained up to ', end_segment, ':', end_offset, ' only')
+    ELSE why
+END;
+
 -- Texts for people: a position, the time of an ack, and the reason why a message must exist.
 CREATE MACRO position_text(place) AS concat_ws(':', place.segment, place."offset", place.batch_index);
 CREATE MACRO acked_text(acked_at) AS

@@ -4,12 +4,8 @@ CREATE VIEW missing_outputs AS
 SELECT
     f.who, f.number, f.topic, f.cluster, f.subscription, f.deliveries,
     f.first_delivery.consumer AS consumer,
-    coalesce(d.drained, false) AND coalesce(is_before(f.first_delivery, d.end_segment, d.end_offset), true) AS drained,
-    CASE
-        WHEN d.drained IS NULL THEN 'no step left a record of it'
-        WHEN d.drained THEN concat('it drained up to ', d.end_segment, ':', d.end_offset, ' only')
-        ELSE d.drained_why
-    END AS drained_why
+    has_drained(d.drained, d.end_segment, d.end_offset, f.first_delivery) AS drained,
+    drain_text(d.drained, d.end_segment, d.end_offset, d.drained_why) AS drained_why
 FROM subscription_facts f
 JOIN subscriptions s USING (cluster, subscription)
 ANTI JOIN outputs o USING (who, number, topic, cluster, subscription)

@@ -144,13 +144,8 @@ facts AS (
 SELECT
     f.*,
     f.stored_for_it AND f.deliveries = 0 AS missing,
-    -- A drain proves only messages before the end of the log at the time of the drain.
-    coalesce(d.drained, false) AND coalesce(is_before(f.first_copy, d.end_segment, d.end_offset), true) AS drained,
-    CASE
-        WHEN d.drained IS NULL THEN 'no step left a record of it'
-        WHEN d.drained THEN concat('it drained up to ', d.end_segment, ':', d.end_offset, ' only')
-        ELSE d.drained_why
-    END AS drained_why
+    has_drained(d.drained, d.end_segment, d.end_offset, f.first_copy) AS drained,
+    drain_text(d.drained, d.end_segment, d.end_offset, d.drained_why) AS drained_why
 FROM facts f
 -- The proof for a missing message is the drain of the partition that stores it.
 LEFT JOIN drain_proofs d
