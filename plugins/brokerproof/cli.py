@@ -176,7 +176,8 @@ def build_parser() -> _Parser:
     run.add_argument(
         "--keep-cluster",
         action="store_true",
-        help="run a scenario on the cluster of the one before, if that fits and is proven to be as a new one",
+        help="run a scenario on the cluster of the one before, if that fits and is proven to be as a new one; those "
+        "that fit run in a row",
     )
 
     watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")

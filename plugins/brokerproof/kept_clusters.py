@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 from brokerproof import clock
 from brokerproof.errors import BrokerproofError
@@ -47,18 +47,22 @@ class ClusterChoice(StrEnum):
 
 # A scenario and its topology.
 Planned = tuple[Scenario, Topology]
+# The same, and what else belongs to the run.
+PlannedAndMore = TypeVar("PlannedAndMore", bound=tuple[Any, ...])
 
 # A monitor looks for a handover ten times a second, but may be slow on a busy machine.
 _HANDOVER_S = 10.0
 
 
-def order_for_keeping(planned: Sequence[Planned]) -> list[Planned]:
+def order_for_keeping(planned: Sequence[PlannedAndMore]) -> list[PlannedAndMore]:
     """Return the scenarios ordered so that runs share clusters: those of one cluster in a row, those that harm it last.
 
-    Otherwise the given order stays.
+    Otherwise the given order stays. A scenario, its topology and anything else are one tuple.
     """
-    clusters = [_describe_cluster(*each) for each in planned]
-    return sorted(planned, key=lambda each: (clusters.index(_describe_cluster(*each)), _find_harm(*each) is not None))
+    clusters = [_describe_cluster(*each[:2]) for each in planned]
+    return sorted(
+        planned, key=lambda each: (clusters.index(_describe_cluster(*each[:2])), _find_harm(*each[:2]) is not None)
+    )
 
 
 def choose_clusters(planned: Sequence[Planned], *, keep: bool) -> list[ClusterChoice]:

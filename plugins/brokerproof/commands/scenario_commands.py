@@ -32,7 +32,7 @@ from brokerproof.errors import InputError, list_sentences, shorten
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_file
-from brokerproof.kept_clusters import ClusterChoice, choose_clusters
+from brokerproof.kept_clusters import ClusterChoice, choose_clusters, order_for_keeping
 from brokerproof.orchestration.dag_run import make_run_id
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.orchestration.follow.airflow_client import AirflowError, AirflowGoneError
@@ -199,6 +199,8 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
         for name in options.scenarios
         for case in load_cases(_find_scenario_file(settings, name), settings.topologies, overrides, suites=suites)
     ]
+    if options.keep_cluster:
+        cases = order_for_keeping(cases)
     planned = [(scenario, topology) for scenario, topology, _ in cases]
     check_queries(settings, announce=print_progress, warn=print_warning)
     runs = read_held_shares(print_warning)

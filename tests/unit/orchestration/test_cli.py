@@ -214,6 +214,25 @@ def test_several_scenarios_run_one_after_the_other_and_keep_their_cluster_if_ask
     assert len({each["run_id"] for each in results}) == 3
 
 
+@pytest.mark.parametrize(
+    ("options", "cases"),
+    [
+        ([], ["one/near", "one/far", "two/near", "two/far"]),
+        (["--keep-cluster"], ["one/near", "two/near", "one/far", "two/far"]),
+    ],
+)
+def test_cases_that_can_share_a_cluster_run_in_a_row_if_it_is_to_be_kept(
+    airflow: StandInAirflow, scenarios: Path, options: list[str], cases: list[str]
+) -> None:
+    far = "{overrides: {system: planted, clusters.mycluster.nodes.bookie-us-1.rack: rack-9}}"
+    matrix = f"matrix: {{load: {{one: {{}}, two: {{}}}}, rack: {{near: {{}}, far: {far}}}}}"
+    content = f"{SCENARIO.partition('faults:')[0]}overrides: {{system: planted}}\n{matrix}\n"
+    (scenarios / "region_lost.yaml").write_text(content)
+    plant_run(airflow, judged=judgement())
+    main(["run", "region_lost", *options])
+    assert [each["settings"]["case"] for each in airflow.triggered] == cases
+
+
 def test_a_mistake_in_the_last_of_several_scenarios_is_found_before_the_first_begins(
     airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
