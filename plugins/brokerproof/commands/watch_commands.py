@@ -93,7 +93,7 @@ class WatchEnd:
     status: ExitStatus
     # {task id: sentence with the reason} for the tasks that could not do their work.
     problems: Mapping[str, str] = field(default_factory=dict)
-    # Whether the user stopped the run or left it. If so, no further run begins.
+    # Whether the user stopped the run, left it, or ended its Airflow. If so, no further run begins.
     is_stopped: bool = False
 
 
@@ -106,12 +106,20 @@ def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = 
     try:
         with SignalHandler() as handler:
             return _watch_until_end(run, progress, handler, begin)
-    except AirflowGoneError as error:
-        if has_recorded_outcome(run.directory):
-            return _make_end(run)
-        return make_end_without_airflow(run.run_id, run.scenario, run.directory, error)
     except AirflowError as error:
+        return _make_end_after(run, error)
+
+
+def _make_end_after(run: ScenarioRun, error: AirflowError) -> WatchEnd:
+    """Return the end of a run whose Airflow cannot be asked any more."""
+    if not isinstance(error, AirflowGoneError):
         return _make_unknown_end(run.run_id, run.scenario, run.directory, str(error))
+    if has_recorded_outcome(run.directory):
+        end = _make_end(run)
+    else:
+        end = make_end_without_airflow(run.run_id, run.scenario, run.directory, error)
+    # A further run would start Airflow again, which `brokerproof down` may have stopped.
+    return replace(end, is_stopped=error.ended)
 
 
 def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error: AirflowGoneError) -> WatchEnd:
@@ -163,6 +171,8 @@ def _watch_until_end(
         if choice is Choice.STOP:
             run.follow(progress)
             return replace(_make_end(run), is_stopped=True)
+    except AirflowError as error:
+        return replace(_make_end_after(run, error), is_stopped=True)
     except KeyboardInterrupt:
         pass
     return _leave(

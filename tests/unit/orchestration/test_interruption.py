@@ -74,6 +74,22 @@ def test_after_a_signal_no_further_run_begins(airflow: StandInAirflow, capsys: p
     assert "so 2 more will not begin" in output.err
 
 
+@pytest.mark.parametrize("signalled", [False, True])
+def test_after_airflow_has_ended_no_further_run_starts_it_again(
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str], signalled: bool
+) -> None:
+    def end() -> None:
+        if signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+        airflow.die()
+
+    act_on_trigger(airflow, end)
+    assert main(["run", "region_lost", "region_lost", "--json"]) == 2
+    output = capsys.readouterr()
+    assert len(airflow.triggered) == len(json.loads(output.out)) == 1
+    assert "so 1 more will not begin" in output.err
+
+
 def test_a_signal_during_the_trigger_is_taken_when_the_run_is_known(airflow: StandInAirflow) -> None:
     def interrupt(*_: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
