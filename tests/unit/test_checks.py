@@ -570,7 +570,7 @@ def test_the_overrides_of_axes_are_joined_and_a_later_axis_wins_for_a_path_that_
 def test_the_shipped_matrix_has_usable_cases() -> None:
     loaded = load_cases(SCENARIOS / "semantics.yaml", TOPOLOGIES)
     cases = {scenario.case: (scenario, topology) for scenario, topology, _ in loaded}
-    assert len(cases) == 12
+    assert len(cases) == 14
     # A case in which clients die has to show what its kinds of consumer lose and repeat.
     for case in ("consumers_killed/at_least_once", "consumers_killed/effectively_once"):
         bounded = {key.split("/")[0] for key in cases[case][0].bounds}
