@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -172,20 +173,21 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
 
 
 def print_matrix(groups: Sequence[RunGroup], console: Console) -> None:
-    """Print a row for each case of a scenario's matrix: its verdict, and what its consumers lost and repeated."""
-    subscriptions, rows = make_matrix(groups)
+    """Print each case of a scenario's matrix: its verdict, and what its consumers lost and repeated.
+
+    Subscriptions with the same result share a line. A table would be wider than most terminals.
+    """
+    _, rows = make_matrix(groups)
     if not rows:
         console.print("No such run is recorded yet.")
         return
-    table = _make_table("case", "verdict", "reached", *subscriptions)
     for row in rows:
-        table.add_row(
-            escape(row.case),
-            str(row.verdict),
-            row.reached,
-            *(escape(row.cells.get(name, NOTHING)) for name in subscriptions),
-        )
-    console.print(table)
+        console.print(Text.assemble((row.case, "bold"), f"  {row.verdict}, reached in {row.reached}"))
+        names: dict[str, list[str]] = {}
+        for name, text in row.cells.items():
+            names.setdefault(text, []).append(name)
+        for text, alike in names.items():
+            console.print(Padding(Text(f"{', '.join(alike)}: {text}"), (0, 0, 0, 4)))
     console.print(Text(MATRIX_RULE, style="dim"))
 
 

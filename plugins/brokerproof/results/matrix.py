@@ -9,7 +9,7 @@ from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.results.run_groups import GroupedMeasurement, RunGroup
 
 MATRIX_RULE = (
-    "A cell has the median, and the range of several runs. Only runs that passed or failed count: a run that did not "
+    "A number is the median, with the range of several runs. Only runs that passed or failed count: a run that did not "
     "show what its case is about is `unknown`. `reached` says how many of a case's runs showed it."
 )
 # What a cell says of a metric.

@@ -43,12 +43,16 @@ def test_a_case_has_what_producers_stored_twice_and_subscriptions_missed(sqlite_
     )
 
 
-def test_the_matrix_is_printed_and_has_a_page(groups, sqlite_history, monkeypatch, capsys):
+def test_the_matrix_is_printed_and_has_a_page(groups, sqlite_history, record, monkeypatch, capsys):
+    alike = dict.fromkeys((("missing_outputs", name) for name in ("shared", "commits_last")), 0.0)
+    record(measured=alike, changes={"case": "plain/alike"})
     monkeypatch.setenv("BROKERPROOF_DATABASE_URL", sqlite_history.database)
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "60")
     assert main(["history", "kill_region", "--by", "case"]) == 0
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if "plain/killed" in line)
-    assert all(text in line for text in ("unknown", "2 of 3", "lost 42 (40–44)", "repeated 7"))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    at = lines.index("plain/killed  unknown, reached in 2 of 3")
+    assert lines[at + 1 : at + 3] == ["    commits_first: lost 42 (40–44)", "    commits_last: repeated 7"]
+    assert lines[lines.index("plain/alike  passed, reached in 1 of 1") + 1] == "    shared, commits_last: lost 0"
     html = render_groups("kill_region", GroupBy.CASE, groups, Page(root="../"))
     assert '<a href="../runs/r2">plain/killed</a>' in html
     assert "<td>lost 42 (40–44)</td><td>repeated 7</td>" in html
