@@ -227,19 +227,20 @@ class MovingConsumer:
         So a consumer that a fault kills has acknowledged no message that its record lacks.
         """
         messages, self._come_meanwhile = self._come_meanwhile, []
-        until = time.monotonic() + _GATHER_S
-        while len(messages) < _MOST_GATHERED and (left_s := until - time.monotonic()) > 0:
-            self._receive_into(messages, consumer, left_s)
+        self._gather(messages, consumer, _GATHER_S)
         if messages:
             keep()
             acknowledge(consumer, messages)
         return bool(messages)
 
-    def _receive_into(self, messages: list[Any], consumer: Consumer, timeout_s: float) -> None:
-        message = consumer.receive(timeout_s)
-        if message is not None:
-            self.deliveries.add(message)
-            messages.append(message)
+    def _gather(self, messages: list[Any], consumer: Consumer, for_s: float) -> None:
+        """Add the messages that come in the next `for_s` seconds to `messages`, up to `_MOST_GATHERED` in all."""
+        until = time.monotonic() + for_s
+        while len(messages) < _MOST_GATHERED and (left_s := until - time.monotonic()) > 0:
+            message = consumer.receive(left_s)
+            if message is not None:
+                self.deliveries.add(message)
+                messages.append(message)
 
     def _acknowledge(self, consumer: Consumer, messages: Sequence[Any], refused: Collection[int] = ()) -> None:
         """Acknowledge messages, and answer those negatively whose indexes are in `refused`."""
@@ -293,11 +294,11 @@ class MovingConsumer:
         """Wait until the cluster confirms the acks of messages with these columns. Returns None if the consumer ends.
 
         The consumer receives meanwhile, because some clients send acks only when they are asked for messages. If one of
-        the messages comes again, its ack was lost, and it is acknowledged again. A cluster may confirm no message of a
-        batch before the last one. So the rest of a batch is acknowledged too, and returned.
+        the messages comes again, its ack was lost, and it is acknowledged again. A cluster confirms a message together
+        with all messages before it, and perhaps no message of a batch before the last one. So what comes of the rest of
+        a batch, or comes again from before, is acknowledged too, and returned.
         """
         places, rest = set(list_places(columns)), list[Any]()
-        batches = {place[2:5] for place in places}
         last: dict[int, tuple[int, int]] = {}
         for _, _, partition, segment, offset, _ in places:
             last[partition] = max(last.get(partition, (-1, -1)), (segment, offset))
@@ -307,18 +308,20 @@ class MovingConsumer:
                 answers = self.observation.find_acknowledged(cluster, self.task.subscription)
                 if all(partition in answers and answers[partition][:2] > place for partition, place in last.items()):
                     return rest
-            come: list[Any] = []
-            self._receive_into(come, consumer, _CONFIRM_AGAIN_S)
+            come, awaited = list[Any](), list[Any]()
+            self._gather(come, consumer, _CONFIRM_AGAIN_S)
             for message in come:
                 (place,) = list_places(describe([message]))
-                if place[2:5] not in batches:
+                if place[3:5] > last.get(place[2], (-1, -1)):
                     self._come_meanwhile.append(message)
                     continue
+                awaited.append(message)
                 if place not in places:
                     places.add(place)
                     rest.append(message)
-                    if self.keep is not None:
-                        self.keep()
+            if awaited and self.keep is not None:
+                self.keep()
+            for message in awaited:
                 consumer.acknowledge(message)
             if self.stopping.is_set():
                 gives_up_at = min(gives_up_at, time.monotonic() + _CONFIRM_S)
