@@ -221,7 +221,7 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
         ends.append(end)
         if end.is_stopped:
             if left := len(cases) - len(ends):
-                print_warning(f"this run was stopped, or its Airflow was, so {left} more will not begin")
+                print_warning(f"this run or its Airflow was stopped, so {left} more will not begin")
             break
     if options.json:
         outcomes = [end.outcome.model_dump(mode="json") for end in ends]

@@ -14,7 +14,7 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 class Persistence(FrozenModel):
-    """How many copies of entries are stored, and how often a subscription's position is."""
+    """How many copies an entry has, and how often a subscription's position is stored."""
 
     ensemble: int = Field(2, ge=1, description="bookies of a ledger")
     write_quorum: int = Field(2, ge=1, description="copies of an entry")
