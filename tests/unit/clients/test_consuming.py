@@ -263,7 +263,7 @@ class Confirming:
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         self._asked += 1
-        assert self._asked < 10_000, "the acks are never confirmed"
+        assert self._asked < 100, "the acks are never confirmed"
         answer = self._answers.pop(0) if self._answers else 6 if 5 in self.acked else 5
         if answer is None:
             raise AdminError("no broker answers")

@@ -168,6 +168,13 @@ def test_a_node_that_stops_slowly_hides_nothing_of_what_was_written_before(tmp_p
         assert found[f"{OLD}/moved"] == Estimate(value=0.0, evidence="0 of 3900 bytes")
 
 
+def test_a_fault_that_the_next_one_begins_before_has_no_time_of_its_own(tmp_path: Path) -> None:
+    history = plant()
+    history.faults.append({**history.faults[-1], "state": "injecting", "at": START + 15 * SECOND})
+    span = read_run_times(history.write(tmp_path / "run")).spans["added"]
+    assert (span.start_us, span.end_us) == (START + 20 * SECOND, START + 20 * SECOND)
+
+
 def test_without_any_bytes_there_are_no_shares(tmp_path: Path) -> None:
     history = plant()
     for node in (OLD, OTHER):

@@ -69,6 +69,8 @@ def test_what_was_set_is_read_back(topology: Topology) -> None:
     at = assign_addresses(topology, 0)
     configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
+    # Without the rate, Pulsar would store a position whenever it moves.
+    assert cluster.values["/admin/v2/namespaces/mytenant/eu/persistence"]["managedLedgerMaxMarkDeleteRate"] == 1.0
 
 
 @pytest.mark.parametrize(
