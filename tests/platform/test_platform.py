@@ -267,10 +267,10 @@ def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform:
     began = time.monotonic()
     wait_until(is_over, timeout_s=1000, what="the run to end", every_s=1)
     print(f"the run took {time.monotonic() - began:.0f} s")
-    # Every node was a target that was up.
-    assert set(seen) == NODES
     outcome = read_outcome(platform, run_id)
     assert (outcome["verdict"], outcome["met"], outcome["runtime"]) == ("failed", True, "docker"), outcome["why"]
+    # Every node was a target that was up.
+    assert set(seen) == NODES
     assert outcome["counts"]["illegal"]["lost"] > 0
     assert outcome["triggered_by"] == "admin"
     # A control whose suite fails as it should ends green.
