@@ -46,7 +46,9 @@ class NodeSpec:
     memory_mb: int | None = None
     # The port and path of the node's metrics in Prometheus' format; None if the node has no metrics.
     metrics: tuple[int, str] | None = None
-    start_timeout_s: float = 90.0
+    # How long a node that is alive may take until it is healthy. One that died is noticed at once, so this only bounds
+    # the wait for a node that hangs, and a broker took more than 90 s on two busy processors.
+    start_timeout_s: float = 240.0
 
 
 @dataclass(frozen=True, kw_only=True)
