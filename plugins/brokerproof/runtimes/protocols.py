@@ -47,7 +47,7 @@ class NodeSpec:
     # The port and path of the node's metrics in Prometheus' format; None if the node has no metrics.
     metrics: tuple[int, str] | None = None
     # How long a node that is alive may take until it is healthy. One that died is noticed at once, so this only bounds
-    # the wait for a node that hangs, and a broker took more than 90 s on two busy processors.
+    # the wait for a node that hangs, and nodes took more than 90 s on two busy processors.
     start_timeout_s: float = 240.0
 
 
