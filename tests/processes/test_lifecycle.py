@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -17,7 +18,7 @@ import psutil
 import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
-from brokerproof.errors import MachineError, RunError
+from brokerproof.errors import MachineError, NodeError, RunError
 from brokerproof.machine import slots
 from brokerproof.machine.processes import (
     Mark,
@@ -177,6 +178,18 @@ def test_the_log_names_only_nodes_that_were_started(
     (sentence,) = caplog.messages
     assert sentence.startswith(f"{len(specs) - on_standby} nodes are healthy after ")
     assert on_standby > 0
+
+
+@pytest.mark.parametrize(("timeout_s", "in_time"), [(0.0, False), (60.0, True)])
+def test_a_node_that_is_alive_gets_its_time_to_become_healthy(timeout_s: float, in_time: bool) -> None:
+    answers, runtime = iter([False, True]), MagicMock()
+    runtime.log_tail.return_value = "its last line"
+    node = NodeSpec(
+        name="node-1", role="broker", region="eu", address="127.0.0.1", command=("unused",), start_timeout_s=timeout_s
+    )
+    late = pytest.raises(NodeError, match=r"(?s)node-1 was not healthy after 0 s.*its last line")
+    with nullcontext() if in_time else late:
+        lifecycle._start(lambda _: next(answers), runtime, [node], MagicMock())
 
 
 def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, begin: Callable[..., Run]) -> None:
