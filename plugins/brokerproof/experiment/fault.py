@@ -132,7 +132,7 @@ class When(FrozenModel):
     )
     for_s: float | None = Field(None, gt=0, description="with `healthy` and `unhealthy`: seconds without interruption")
     within_s: float = Field(
-        90, gt=0, description="longest wait; after it, or after the end of the load, the run is `unknown`"
+        90, gt=0, description="longest wait; after it, the run is `unknown`. The load goes on that long"
     )
 
     @model_validator(mode="after")

@@ -41,6 +41,10 @@ log = logging.getLogger(__name__)
 _EFFECT_TIMEOUT_S = 60.0
 # An injection or healing begins to act within this many seconds of its time.
 _ACT_S = 1.0
+# By how much the impact phase is lengthened at a time.
+_LENGTHEN_S = 5.0
+# The load is told at least this long before its end that it is to go on. Producers ask four times a second.
+_NOTICE_S = 3.0
 # After the timeline failed, injections and healings under way have this many seconds to end before the undo begins. A
 # graceful stop takes up to 30 s.
 _BEGUN_TIMEOUT_S = 40.0
@@ -81,6 +85,8 @@ class Timeline:
             waits=CourseWaits(clock, self._pool),
         )
         self._measure_utilization = measure_utilization
+        # The faults for whose end the impact phase waits. A wait for a condition has an unknown length.
+        self._awaited = {fault.name for fault in self._faults if fault.when is not None}
         self._injections = Injections(self._stage)
         self._copies = CopiesRecorder(self._stage, self._injections)
         self._targets = TargetFinder(self._stage)
@@ -89,8 +95,10 @@ class Timeline:
     def execute(self) -> None:
         """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
-        Once the load is steady, state/phase_times.json tells the load when to end. If an error occurs before the
-        phases have ended, state/early_end.json makes load and consumers end, and the cluster is not awaited.
+        Once the load is steady, state/phase_times.json tells the load when to end. The impact phase takes longer than
+        the scenario says if a fault with `when` has not taken effect by then, or has not recovered although it is
+        healed under load. If an error occurs before the phases have ended, state/early_end.json makes load and
+        consumers end, and the cluster is not awaited.
 
         In every case, the injected faults are healed as `Healing.undo` says, state/faults_undone.json lists all
         problems, and the first error is raised. Two kinds of error are only listed: a BrokerproofError while these
@@ -152,16 +160,32 @@ class Timeline:
         return times
 
     def _show_phases(self) -> Course[None]:
-        for phase, at in {Phase.IMPACT: self._times.impact_at, Phase.RECOVERY: self._times.recovery_at}.items():
-            yield from self._stage.waits.wait_until(at)
-            self._stage.show(phase=phase)
-        yield from self._stage.waits.wait_until(self._times.ends_at)
+        waits = self._stage.waits
+        yield from waits.wait_until(self._times.impact_at)
+        self._stage.show(phase=Phase.IMPACT)
+        notice_us = int(max(0.0, _NOTICE_S - self._stage.run.scenario.phases.recovery_s) * 1e6)
+        yield from waits.wait_until(self._times.recovery_at - notice_us)
+        while self._awaited:
+            self._lengthen_impact()
+            yield from waits.wait_until(self._times.recovery_at - notice_us)
+        yield from waits.wait_until(self._times.recovery_at)
+        self._stage.show(phase=Phase.RECOVERY)
+        yield from waits.wait_until(self._times.ends_at)
+
+    def _lengthen_impact(self) -> None:
+        more_us, times = int(_LENGTHEN_S * 1e6), self._times
+        log.info("the impact phase takes %g s longer: %s", _LENGTHEN_S, ", ".join(sorted(self._awaited)))
+        later = {"recovery_at": times.recovery_at + more_us, "ends_at": times.ends_at + more_us}
+        self._times = times.model_copy(update=later)
+        write_record(self._stage.run, self._times)
 
     def _watch_load(self) -> Course[None]:
         second = int(1e6)
-        for at in range(self._times.impact_at, self._times.ends_at - second, second):
+        at = self._times.impact_at
+        while at < self._times.ends_at - second:
             yield from self._stage.waits.wait_until(at)
             require_load(self._stage.run, "before its time", ends_at=self._times.ends_at)
+            at += second
 
     def _find_moment(self, at_s: float) -> int:
         """Return the Unix time in microseconds that is `at_s` seconds after the start of the impact phase."""
@@ -176,7 +200,7 @@ class Timeline:
         yield from self._targets.remember(fault)
         yield from waits.wait_until(self._find_moment(fault.at_s))
         if fault.when is not None:
-            yield from _await_condition(self._stage, self._injections, fault, fault.when, self._times)
+            yield from _await_condition(self._stage, self._injections, fault, fault.when)
             copies = self._copies.ask()
             yield from self._copies.await_answer(copies)
         targets = yield from self._targets.find(fault)
@@ -192,6 +216,7 @@ class Timeline:
             except DeadlineError as error:
                 # The cluster did not recover in time. That is a result and not an error, so the other faults go on.
                 log.warning("%s", error)
+        self._awaited.discard(fault.name)
 
     def _find_lead(self, fault: Fault) -> int:
         """Return the Unix time in µs at which, before a fault, the cluster is asked where the copies of the data are.
@@ -230,25 +255,23 @@ class Timeline:
         self._injections.record(fault, FaultState.EFFECTIVE, evidence)
 
 
-def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: When, times: PhaseTimes) -> Course[None]:
+def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: When) -> Course[None]:
     """Wait until the earlier fault that `when` names has taken effect, and then until the condition in `when` is true.
 
     If the condition is `healthy`, first wait until the earlier fault was healed and its nodes were healthy.
 
-    Raises DeadlineError if these waits together take longer than `when.within_s` seconds or end after the load.
+    Raises DeadlineError if these waits together take longer than `when.within_s` seconds.
     """
     condition, earlier = when.earlier_fault
     log.info("%s waits until %s is %s", fault.name, earlier, condition)
-    left_s = max(0.0, (times.ends_at - stage.clock.now_us()) / 1e6)
-    within_s, then = (left_s, ", and the load ended then") if left_s < when.within_s else (when.within_s, "")
-    deadline = stage.clock.monotonic_s() + within_s
+    deadline = stage.clock.monotonic_s() + when.within_s
     earlier_fault = next(one for one in stage.run.scenario.faults if one.name == earlier)
     helps = FAULT_KINDS[earlier_fault.kind].helps
     state = FaultState.RECOVERED if condition == "healthy" and not helps else FaultState.EFFECTIVE
     yield lambda: injections.has_reached(earlier, state) or stage.clock.monotonic_s() >= deadline
     if not injections.has_reached(earlier, state):
         what = "take effect" if state is FaultState.EFFECTIVE else "be healed, with its targets healthy"
-        raise DeadlineError(f"waited {within_s:.0f} s for {earlier} to {what}, before {fault.name}{then}")
+        raise DeadlineError(f"waited {when.within_s:.0f} s for {earlier} to {what}, before {fault.name}")
     targets = injections.targets[earlier]
     if when.for_s is not None:
         around = injections.make_surroundings(earlier_fault)
@@ -261,7 +284,7 @@ def _await_condition(stage: Stage, injections: Injections, fault: Fault, when: W
     yield from stage.waits.poll(
         ask,
         timeout_s=max(0, deadline - stage.clock.monotonic_s()),
-        what=f"{what}, before {fault.name}, which waits {within_s:.3g} s in all{then}",
+        what=f"{what}, before {fault.name}, which waits {when.within_s:.3g} s in all",
         every_s=every_s,
     )
 

@@ -271,7 +271,8 @@ class TimelineProcess(Record):
 
 
 class PhaseTimes(Record):
-    """The times when each phase begins and when the load ends. Written when load and consumers are ready."""
+    """The times when each phase begins and when the load ends. Written when load and consumers are ready, and again
+    when the impact phase is lengthened, before its end."""
 
     steady_at: Moment
     impact_at: Moment
