@@ -24,6 +24,9 @@ SCENARIO = "control_bookie_destroyed"
 NODES = {"metadata-1", "bookie-1", "bookie-2", "broker-1"}
 RUN_LABEL = "org.brokerproof.run"
 
+# The first test waits for the images. They take 5 minutes of two idle processors, and more than 15 of two busy ones.
+pytestmark = pytest.mark.timeout(2400)
+
 
 def connect(platform: Platform) -> AirflowClient:
     return AirflowClient(lambda: platform.url("airflow"), "admin", platform.secrets["airflow_admin_password"])
@@ -238,7 +241,6 @@ def test_the_image_says_what_is_in_it(platform: Platform) -> None:
     }
 
 
-@pytest.mark.timeout(1200)
 def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform: Platform) -> None:
     client = connect(platform)
     client.wait_for_dag(SCENARIO)
