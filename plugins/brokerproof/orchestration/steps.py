@@ -27,7 +27,9 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
     """
     search_s = LONGEST_SEARCH_S if scenario.workload.rate == MAX_RATE else 0
     # The impact phase may take longer than the scenario says, while faults wait for others and recover.
-    longer_s = sum(fault.when.within_s + HEAL_TIMEOUT_S for fault in scenario.faults if fault.when is not None)
+    longer_s = sum(
+        condition.within_s + HEAL_TIMEOUT_S for fault in scenario.faults for condition in fault.conditions.values()
+    )
     under_load = search_s + scenario.phases.total_s + longer_s + scenario.settle_s + _START_MARGIN_S
     # `load` and `consume` begin together with `provision`, and their clients wait until `configure` has ended.
     until_configured = _PROVISION_S + _START_MARGIN_S
