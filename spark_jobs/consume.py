@@ -134,7 +134,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
     """
     observation = make_observation(run)
     settle_s = run.scenario.settle_s
-    limit_s = run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
+    limit_s = run.scenario.longest_load_s + 2 * settle_s + _SLACK_S
     deadline = time.monotonic() + limit_s
     # The time by which load and timeline had both ended. The undo of the last fault may bring messages back.
     ended_at: float | None = None

@@ -664,7 +664,7 @@ def complete_publishes(
     Raises RunError if the record names a message that the scenario's rate and times cannot reach.
     """
     scenario = run.scenario
-    longest_s = 2 * (scenario.phases.total_s + scenario.settle_s) + _SPARE_S
+    longest_s = 2 * (scenario.longest_load_s + scenario.settle_s) + _SPARE_S
     highest_rate = MOST_RATE if scenario.workload.rate == MAX_RATE else task.rate
     limit = min(
         find_next_seq(run, task.client, reader.epoch) + int(highest_rate * longest_s) + 10 * _RESERVED, _MOST_SEQS

@@ -132,7 +132,7 @@ class When(FrozenModel):
     )
     for_s: float | None = Field(None, gt=0, description="with `healthy` and `unhealthy`: seconds without interruption")
     within_s: float = Field(
-        90, gt=0, description="longest wait; after it, the run is `unknown`. The load goes on that long"
+        90, gt=0, description="longest wait, during which the load goes on; after it, the run is `unknown`"
     )
 
     @model_validator(mode="after")
@@ -159,6 +159,10 @@ class When(FrozenModel):
         return next(iter(self._conditions.items()))
 
 
+# Within this many seconds, a fault that is due finds its targets, takes effect, and recovers after it is healed.
+_COURSE_S = 240.0
+
+
 class Fault(FrozenModel):
     """One fault on the timeline, done to nodes, to clients, or to the link between regions."""
 
@@ -183,3 +187,8 @@ class Fault(FrozenModel):
         A fault with `heal_after_s` may be healed later, because it waits for a condition or for its effect.
         """
         return self.heal_at_s if self.heal_after_s is None else self.at_s + self.heal_after_s
+
+    @property
+    def lengthens_s(self) -> float:
+        """By how many seconds the load may go on for it at most, because it waits for a condition."""
+        return 0.0 if self.when is None else self.when.within_s + (self.heal_after_s or 0) + _COURSE_S

@@ -232,6 +232,11 @@ class Scenario(FrozenModel):
         120, gt=0, description="longest wait for repair, drain and healing after the load has ended"
     )
 
+    @property
+    def longest_load_s(self) -> float:
+        """The longest time of the phases together. Faults that wait for conditions may lengthen the impact phase."""
+        return self.phases.total_s + sum(fault.lengthens_s for fault in self.faults)
+
     @field_validator("loosen", mode="before")
     @classmethod
     def _loosen_for_all(cls, loosen: Any) -> Any:

@@ -21,7 +21,7 @@ from brokerproof.systems.abilities import CountsMissingCopies, find_abilities
 
 log = logging.getLogger(__name__)
 
-HEAL_TIMEOUT_S = 120.0
+_HEAL_TIMEOUT_S = 120.0
 # Seconds between two questions whether the nodes of a healed fault are healthy.
 _ASK_EVERY_S = 0.1
 # At the end, the healed faults are asked about in turns. One answer may take at most this many seconds.
@@ -37,10 +37,10 @@ class Healing:
     def heal(self, fault: Fault) -> Course[None]:
         """Heal one fault, and wait for its recovery.
 
-        Raises DeadlineError if the recovery takes longer than `HEAL_TIMEOUT_S` seconds.
+        Raises DeadlineError if the recovery takes longer than `_HEAL_TIMEOUT_S` seconds.
         """
         yield from self._begin_healing(fault)
-        yield from self._await_recovery(fault, timeout_s=HEAL_TIMEOUT_S)
+        yield from self._await_recovery(fault, timeout_s=_HEAL_TIMEOUT_S)
 
     def _begin_healing(self, fault: Fault) -> Course[None]:
         targets = self._injections.targets[fault.name]
@@ -98,7 +98,7 @@ class Healing:
         return errors
 
     def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
-        """Wait until the nodes of the healed faults are healthy, at most about `HEAL_TIMEOUT_S` seconds.
+        """Wait until the nodes of the healed faults are healthy, at most about `_HEAL_TIMEOUT_S` seconds.
 
         Calls `note` with each fault whose nodes did not become healthy, and with the error. The faults take turns,
         because a fault's turn may restart its nodes that ended by themselves, and nodes of another fault may need them.
@@ -107,7 +107,7 @@ class Healing:
         clock, questions = self._stage.clock, {fault.name: self._make_question(fault) for fault in faults}
         begun_s, waiting = clock.monotonic_s(), list(faults)
         while waiting:
-            is_last = clock.monotonic_s() - begun_s >= HEAL_TIMEOUT_S
+            is_last = clock.monotonic_s() - begun_s >= _HEAL_TIMEOUT_S
             for fault in list(waiting):
                 try:
                     run_courses([self._try_recovery(fault, questions[fault.name])], clock)

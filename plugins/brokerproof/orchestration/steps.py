@@ -7,7 +7,6 @@ from datetime import timedelta
 from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.workload import MAX_RATE
-from brokerproof.faults.healing import HEAL_TIMEOUT_S
 from brokerproof.run.directory import Run
 from brokerproof.run.load_rate import LONGEST_SEARCH_S
 
@@ -26,9 +25,7 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
     The DAG run itself must have no limit, because Airflow skips the teardown of a DAG run that exceeds its limit.
     """
     search_s = LONGEST_SEARCH_S if scenario.workload.rate == MAX_RATE else 0
-    # The impact phase may take longer than the scenario says, while faults wait for others and recover.
-    longer_s = sum(fault.when.within_s + HEAL_TIMEOUT_S for fault in scenario.faults if fault.when is not None)
-    under_load = search_s + scenario.phases.total_s + longer_s + scenario.settle_s + _START_MARGIN_S
+    under_load = search_s + scenario.longest_load_s + scenario.settle_s + _START_MARGIN_S
     # `load` and `consume` begin together with `provision`, and their clients wait until `configure` has ended.
     until_configured = _PROVISION_S + _START_MARGIN_S
     seconds = {

@@ -271,8 +271,7 @@ class TimelineProcess(Record):
 
 
 class PhaseTimes(Record):
-    """The times when each phase begins and when the load ends. Written when load and consumers are ready, and again
-    when the impact phase is lengthened, before its end."""
+    """The times when each phase begins and when the load ends. Written again if the impact phase is lengthened."""
 
     steady_at: Moment
     impact_at: Moment

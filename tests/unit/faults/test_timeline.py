@@ -1024,7 +1024,7 @@ def test_the_load_goes_on_until_a_fault_that_waits_has_recovered(tmp_path: Path,
 def test_a_fault_that_waits_and_never_recovers_does_not_keep_the_load_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brokerproof.faults.healing.HEAL_TIMEOUT_S", 20)
+    monkeypatch.setattr("brokerproof.faults.healing._HEAL_TIMEOUT_S", 20)
     phases = {"steady_s": 1, "impact_s": 15, "recovery_s": 10}
     run, nodes = make(tmp_path, make_rolling_restart(for_s=5), phases=phases)
     is_healthy = nodes.is_healthy
