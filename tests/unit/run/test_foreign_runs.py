@@ -236,6 +236,15 @@ def test_a_message_that_a_producer_cannot_have_sent_is_refused(tmp_path: Path, s
         recover(run, plant_segments(run, seq=seq))
 
 
+def test_a_message_of_a_load_that_went_on_for_a_fault_is_read(tmp_path: Path) -> None:
+    one = {"name": "one", "kind": "stop", "targets": {"nodes": ["broker-eu-1"]}, "heal_after_s": 0}
+    when = {"healthy": "one", "for_s": 1, "within_s": 3000}
+    faults = [one, {**one, "name": "two", "targets": {"nodes": ["broker-eu-2"]}, "when": when}]
+    run = make_run(tmp_path / "r", "sync_nominal", {"faults": faults})
+    seq = int(plan_producers(run)[0].rate * (run.scenario.longest_load_s + run.scenario.settle_s))
+    assert recover(run, plant_segments(run, seq=seq)) > 0
+
+
 def test_a_reservation_of_more_messages_than_a_producer_can_send_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r")
     reader = plant_segments(run)
