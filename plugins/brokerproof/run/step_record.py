@@ -8,7 +8,15 @@ from contextlib import contextmanager, suppress
 from brokerproof import clock
 from brokerproof.errors import BrokerproofError, MachineError, RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.records import StepProblem, StepSeconds, read_record, record_keys, remove_record, write_record
+from brokerproof.run.records import (
+    RunReleased,
+    StepProblem,
+    StepSeconds,
+    read_record,
+    record_keys,
+    remove_record,
+    write_record,
+)
 from brokerproof.run.time_axis import follow_time_axis
 
 
@@ -17,6 +25,7 @@ def record_step(run: Run, step: str) -> Iterator[None]:
     """Run a block as a step: write its `StepSeconds` at the end and, if the block raises, its `StepProblem`.
 
     Before the block, this process begins to follow the run's time axis, and the problem of an earlier try is removed.
+    Releasing a run ends its processes, so a problem that follows it may be only its consequence, and says so.
     """
     with suppress(RunError):
         # If run.json cannot be read, a step that needs it raises the error itself.
@@ -26,10 +35,10 @@ def record_step(run: Run, step: str) -> Iterator[None]:
     try:
         yield
     except BrokerproofError as error:
-        _leave_problem(run, step, str(error))
+        _leave_problem(run, step, str(error), started_at)
         raise
     except BaseException as error:
-        _leave_problem(run, step, f"{type(error).__name__}: {error}")
+        _leave_problem(run, step, f"{type(error).__name__}: {error}", started_at)
         raise
     finally:
         # An error here must not replace the step's own exception.
@@ -37,7 +46,11 @@ def record_step(run: Run, step: str) -> Iterator[None]:
             write_record(run, StepSeconds(step=step, started_at=started_at, finished_at=clock.now_us()))
 
 
-def _leave_problem(run: Run, step: str, problem: str) -> None:
+def _leave_problem(run: Run, step: str, problem: str, started_at: int) -> None:
+    with suppress(RunError, OSError):
+        released = read_record(run, RunReleased)
+        if released is not None and released.at >= started_at:
+            problem = f"the run was released before the step had ended: {problem}"
     with suppress(MachineError):
         write_record(run, StepProblem(step=step, problem=problem))
 
