@@ -14,7 +14,7 @@ from typing import Any
 from brokerproof.directories import Directories, make_directories
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import GROW, Fault
+from brokerproof.experiment.fault import GROW, Fault, When
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
@@ -369,23 +369,28 @@ def _list_fault_mistakes(
         yield InputError(
             f"no node of `{scenario.topology}` has {words}", field="targets", remedy="leave one of them out"
         )
-    if fault.when and fault.when.rereplicated:
-        name = fault.when.rereplicated
-        if any(one.name == name and one.targets.client for one in scenario.faults):
-            yield InputError(f"`{name}` is done to clients", field="when.rereplicated", remedy="name a fault of nodes")
-    if fault.when and fault.when.healthy:
-        earlier = next(one for one in scenario.faults if one.name == fault.when.healthy)
-        is_known = earlier.kind in FAULT_KINDS
-        if is_known and earlier.earliest_heal_s is None and not FAULT_KINDS[earlier.kind].helps:
-            yield InputError(
-                f"`{earlier.name}` is not healed before the load has ended",
-                field="when.healthy",
-                remedy=f"give `{earlier.name}` a `heal_after_s` or `heal_at_s`",
-            )
-    if fault.when and fault.when.rereplicated:
+    for field, condition in fault.conditions.items():
+        for mistake in _list_condition_mistakes(condition, scenario, system):
+            yield mistake.locate(below=field)
+
+
+def _list_condition_mistakes(when: When, scenario: Scenario, system: System) -> Iterator[InputError]:
+    """Yield the reasons why a fault cannot wait for a condition. The field of each is one of the condition."""
+    condition, name = when.earlier_fault
+    earlier = next(one for one in scenario.faults if one.name == name)
+    if condition == "rereplicated":
+        if earlier.targets.client:
+            yield InputError(f"`{name}` is done to clients", field=condition, remedy="name a fault of nodes")
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
             remedy = "leave it out, or wait with `at_s`"
-            yield from _find_inability(system, scenario.workload, ability, "when.rereplicated", remedy=remedy)
+            yield from _find_inability(system, scenario.workload, ability, condition, remedy=remedy)
+    is_known = earlier.kind in FAULT_KINDS
+    if condition == "healthy" and is_known and earlier.earliest_heal_s is None and not FAULT_KINDS[earlier.kind].helps:
+        yield InputError(
+            f"`{name}` is not healed before the load has ended",
+            field=condition,
+            remedy=f"give `{name}` a `heal_after_s` or `heal_at_s`",
+        )
 
 
 def _list_growth_mistakes(fault: Fault, scenario: Scenario) -> Iterator[InputError]:

@@ -42,6 +42,8 @@ examples:
                                              are larger than noise
   brokerproof run semantics --keep-cluster   every case of its matrix of producers and faults
   brokerproof history semantics --by case    what each kind of consumer lost and repeated in each case
+  brokerproof run sync_owner_paused --versions 4.0.6,4.0.8 --repeat 5
+                                             how often each version fails, and whether they differ
   brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
   brokerproof report RUN                     its page, JUnit XML, JSON and badge, as files
   brokerproof metrics --output brokerproof.prom
@@ -180,6 +182,21 @@ def build_parser() -> _Parser:
         "that fit run in a row",
     )
 
+    run.add_argument(
+        "--versions",
+        type=_parse_names,
+        default=[],
+        metavar="A,B",
+        help="run each scenario with each of these versions of its system, and compare how often it failed",
+    )
+    run.add_argument(
+        "--repeat",
+        type=_parse_positive,
+        default=1,
+        metavar="N",
+        help="run everything N times, in turns, and print how often each failed, with the interval of this rate",
+    )
+
     watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")
     _add_run(watch)
 
@@ -264,6 +281,13 @@ def _add_run(command: argparse.ArgumentParser) -> None:
 
 def _add_output_file(command: argparse.ArgumentParser, text: str) -> None:
     command.add_argument("--output", metavar="FILE", help=f"{text}, whole or not at all")
+
+
+def _parse_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"`{shorten(text)}` is no list, as in 4.0.6,4.0.8")
+    return list(dict.fromkeys(names))
 
 
 def _parse_positive(text: str) -> int:

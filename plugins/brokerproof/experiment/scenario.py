@@ -254,7 +254,7 @@ class Scenario(FrozenModel):
             at = f"faults.{index}"
             if fault.name in earlier:
                 yield InputError(f"two faults are called `{fault.name}`", field=f"{at}.name", remedy="rename one")
-            heals = [field for field in ("heal_at_s", "heal_after_s") if getattr(fault, field) is not None]
+            heals = [field for field in ("heal_at_s", "heal_after_s", "heal_when") if getattr(fault, field) is not None]
             if fault.at_s >= self.phases.impact_s:
                 yield InputError(
                     f"overlaps the recovery phase: {fault.at_s:g} s into an impact phase of {self.phases.impact_s:g} s",
@@ -265,7 +265,7 @@ class Scenario(FrozenModel):
                 yield InputError("is permanent and heals", field=f"{at}.{heals[0]}", remedy="drop one of the two")
             elif len(heals) > 1:
                 yield InputError(
-                    "is healed at two times", field=f"{at}.heal_after_s", remedy="drop this or `heal_at_s`"
+                    "is healed at two times", field=f"{at}.{heals[1]}", remedy=f"drop this or `{heals[0]}`"
                 )
             elif fault.heal_at_s is not None and not fault.at_s < fault.heal_at_s <= self.phases.impact_s:
                 yield InputError(
@@ -279,13 +279,14 @@ class Scenario(FrozenModel):
                     field=f"{at}.heal_after_s",
                     remedy=f"choose a value up to {self.phases.impact_s - fault.at_s:g}",
                 )
-            if fault.when and fault.when.earlier_fault[1] not in earlier:
-                field, name = fault.when.earlier_fault
-                yield InputError(
-                    f"no earlier fault is called `{name}`",
-                    field=f"{at}.when.{field}",
-                    remedy=suggest_name(name, earlier),
-                )
+            for where, condition in fault.conditions.items():
+                field, name = condition.earlier_fault
+                if name not in earlier:
+                    yield InputError(
+                        f"no earlier fault is called `{name}`",
+                        field=f"{at}.{where}.{field}",
+                        remedy=suggest_name(name, earlier),
+                    )
             earlier.append(fault.name)
 
     def _list_anomaly_mistakes(self) -> Iterator[InputError]:

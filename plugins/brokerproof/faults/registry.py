@@ -43,10 +43,8 @@ def suggest_kind(name: str) -> str:
 
 
 def list_harmful_faults(scenario: Scenario) -> list[str]:
-    """Return the names of the scenario's faults that do harm: all except those that help the cluster to recover."""
-    return [
-        fault.name for fault in scenario.faults if not (fault.kind in FAULT_KINDS and FAULT_KINDS[fault.kind].helps)
-    ]
+    """Return the names of the scenario's faults that do harm."""
+    return [fault.name for fault in scenario.faults if fault.kind not in FAULT_KINDS or FAULT_KINDS[fault.kind].harms]
 
 
 def list_destroying_faults(scenario: Scenario) -> list[str]:

@@ -20,6 +20,7 @@ from brokerproof.reports.verdict_style import VERDICT_STYLES
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.matrix import MATRIX_RULE, make_matrix
+from brokerproof.results.rates import RATE_RULE, RateRow
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_difference import RunDifference
 from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
@@ -158,11 +159,12 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
     table.add_row(
         "verdicts", *(", ".join(f"{count} {name}" for name, count in group.verdicts.items()) for group in shown)
     )
+    table.add_row("failed", *(_format_rate(group.rate) for group in shown))
     for (metric, subject, _), cells in list_rows(shown):
         table.add_row(_name(metric, subject), *map(_format_cell, cells))
     console.print(table)
     if len(groups) > 1:
-        console.print(Text(GROUP_RULE, style="dim"), "", sep="\n")
+        console.print(Text(GROUP_RULE, style="dim"), Text(RATE_RULE, style="dim"), "", sep="\n")
     for group in groups[1:] if by is GroupBy.SETTINGS else ():
         differences = group.differences[:_MAX_DIFFERENCES]
         left_out = len(group.differences) - len(differences)
@@ -252,6 +254,19 @@ def _format_cell(one: GroupedMeasurement | None) -> Text:
         cell.append(f" {word}", style=style)
     elif one.larger_than_noise is None and one.difference:
         cell.append(" unknown", style="yellow")
+    return cell
+
+
+def _format_rate(row: RateRow) -> Text:
+    rate, difference = row.rate, row.difference
+    if not rate.n:
+        return Text(NOTHING)
+    cell = Text(f"{rate.failed} of {rate.n}\n{rate.low:.0%} to {rate.high:.0%}")
+    if difference is not None:
+        word, style = ("differs", "bold") if difference.differs else ("not told apart", "dim")
+        cell.append(f"\n{word}, p {difference.probability:.2g}", style=style)
+        if difference.runs_needed is not None:
+            cell.append(f"\nruns needed: {difference.runs_needed}", style="dim")
     return cell
 
 
