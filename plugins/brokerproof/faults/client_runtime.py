@@ -123,16 +123,18 @@ class ClientRuntime:
             write_record(self.run, LoadRates(steps=(*earlier, step), found=found, at=now_us))
 
     def evidence_of_rate(self, names: Collection[str], *, is_quiet: bool) -> str | None:
-        """Return evidence that producers have nothing to send and no open message, or that they have the load's rate.
+        """Return evidence that producers have nothing to send, or that they have the load's rate; None until it is so.
 
-        None if that is not so yet.
+        A producer that still has to send what was due before has something to send.
         """
         rates = read_record(self.run, LoadRates)
         step = next(each for each in reversed(rates.steps) if set(names) <= set(each.producers)) if rates else None
-        if step is None or self.clock.now_us() < step.at:
+        if step is None or (not step.rate) is not is_quiet or self.clock.now_us() < step.at:
             return None
         shown = {name: read_live_status(self.run, self.clients[name].client) for name in names}
-        if any(status.get("due_us", 0) <= step.at or (is_quiet and status["pending"]) for status in shown.values()):
+        if any(each.get("due_us", 0) <= step.at for each in shown.values()):
+            return None
+        if is_quiet and any(each["scheduled"] < each["due"] for each in shown.values()):
             return None
         return json.dumps({name: {key: status[key] for key in _SHOWN} for name, status in shown.items()})
 

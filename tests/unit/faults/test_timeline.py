@@ -1042,6 +1042,29 @@ def test_a_fault_that_waits_and_never_recovers_does_not_keep_the_load_up(
     assert any("broker-eu-2" in problem for problem in left_by(run).problems)
 
 
+def test_a_fault_is_healed_when_an_earlier_one_is_healthy_again(tmp_path: Path) -> None:
+    first = {"name": "first", "kind": "kill", "targets": {"nodes": ["broker-eu-1"]}, "heal_after_s": 3}
+    held = {"name": "held", "kind": "pause", "targets": {"nodes": ["bookie-eu-1"]}, "at_s": 1}
+    run, nodes = make(tmp_path, [first, {**held, "heal_when": {"healthy": "first", "for_s": 5}}], **LONG)
+    time = SimulatedClock()
+    make_slow(nodes, time, "broker-eu-1", healing_s=7)
+    execute(run, nodes, clock=time)
+    times = times_of(run)
+    assert times["held", "injecting"] == pytest.approx(1, abs=0.1)
+    assert times["held", "healing"] - times["first", "recovered"] == pytest.approx(5, abs=0.6)
+    assert left_by(run).undone
+
+
+def test_a_fault_whose_condition_for_healing_never_comes_breaks_the_run(tmp_path: Path) -> None:
+    first = {"name": "first", "kind": "kill", "targets": {"nodes": ["broker-eu-1"]}, "heal_after_s": 3}
+    held = {"name": "held", "kind": "pause", "targets": {"nodes": ["bookie-eu-1"]}}
+    when = {"healthy": "first", "for_s": 5, "within_s": 20}
+    run, nodes = make(tmp_path, [first, {**held, "heal_when": when}], **LONG)
+    nodes.is_healthy = lambda spec: spec.name != "broker-eu-1"  # type: ignore[method-assign]
+    with pytest.raises(DeadlineError, match="waited 20 s for first"):
+        execute(run, nodes, clock=SimulatedClock())
+
+
 def test_brokers_that_stand_by_are_nobody_to_ask_until_they_are_started(tmp_path: Path) -> None:
     when = {"unhealthy": "gone", "for_s": 0.1}
     run, nodes = make(

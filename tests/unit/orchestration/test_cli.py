@@ -233,6 +233,48 @@ def test_cases_that_can_share_a_cluster_run_in_a_row_if_it_is_to_be_kept(
     assert [each["settings"]["case"] for each in airflow.triggered] == cases
 
 
+def test_versions_and_repeats_run_in_turns_and_are_compared(
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = [judgement(completeness=verdict) for verdict in ("failed", "passed") * 3]
+
+    def leave(name: str, run_id: str) -> None:
+        plant_run(airflow, judged=judged.pop(0))
+        assert airflow.on_trigger is not None
+        planted, airflow.on_trigger = airflow.on_trigger, leave
+        planted(name, run_id)
+
+    airflow.on_trigger = leave
+    assert main(["run", "region_lost", "--versions", "4.0.6, 4.0.8", "--repeat", "3"]) == 1
+    assert [each["settings"]["version"] for each in airflow.triggered] == ["4.0.6", "4.0.8"] * 3
+    said = capsys.readouterr().out
+    assert "region_lost 4.0.6: failed in 3 of 3 (29% to 100%)\n" in said
+    assert "region_lost 4.0.8: failed in 0 of 3 (0% to 71%); differs, by chance in 0.031\n" in said
+    assert "Barnard" in said
+
+
+def test_one_run_has_no_rate(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:
+    plant_run(airflow, judged=judgement())
+    assert main(["run", "region_lost", "--versions", "4.0.8"]) == 0
+    assert "Barnard" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--versions", "4.0.8,9.9.9"], "no pinned version is called `9.9.9`"),
+        (["--versions", "4.0.8,,"], "is no list"),
+        (["--repeat", "0"], "is no number over 0"),
+    ],
+)
+def test_a_version_that_does_not_exist_is_found_before_the_first_run(
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str], options: list[str], problem: str
+) -> None:
+    assert main(["run", "region_lost", *options]) == 3
+    assert problem in " ".join(capsys.readouterr().err.split())
+    assert airflow.requests == []
+
+
 def test_a_mistake_in_the_last_of_several_scenarios_is_found_before_the_first_begins(
     airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:

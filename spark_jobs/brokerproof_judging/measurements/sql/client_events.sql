@@ -209,6 +209,7 @@ gaps AS (
 busy AS (
     SELECT kind, client, place, greatest(g.start, b.start) AS start, least(g.until, b.until) AS until
     FROM gaps g LEFT JOIN busy_times b USING (kind, client)
+    WHERE g.start IS NOT NULL AND g.until IS NOT NULL
 ),
 touching AS (
     SELECT f.number AS fault, g.* FROM busy g JOIN faults f ON g.start < f.until AND g.until > f.begin
