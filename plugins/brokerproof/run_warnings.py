@@ -16,6 +16,7 @@ from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import MISSING, Anomaly, SubscriptionType
 from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.scenario import Bound, Phase, Scenario
+from brokerproof.experiment.states import STATES
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, list_harmful_faults
@@ -228,6 +229,7 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "subscription with outputs": [each.name for each in subscriptions if each.outputs_guarantee],
         "anomaly": MISSING,
         "anomaly of a repeated message": (Anomaly.STORED_TWICE,),
+        "state": tuple(STATES),
         "run": ("run",),
         "run with more partitions": () if scenario.workload.grows_to is None else ("run",),
         "end of run": ("end_of_run",),

@@ -147,6 +147,20 @@ def _check_compared(name: str) -> str:
     return name
 
 
+class KnownBug(FrozenModel):
+    """The bug of the messaging system that the scenario reproduces. The case `control` of its matrix has it not."""
+
+    issue: str = Field(pattern=r"^[\w.-]+/[\w.-]+#\d+$", description="where it is described, as in apache/pulsar#26074")
+    claim: str = Field(description="what the bug breaks, in one sentence")
+    hit: list[str] = Field(min_length=1, description="versions that have it")
+    mended: str | None = Field(None, description="the first version without it; by default none is known")
+
+    @property
+    def url(self) -> str:
+        repository, number = self.issue.split("#")
+        return f"https://github.com/{repository}/issues/{number}"
+
+
 class RegressionRule(FrozenModel):
     """The rule by which a run of the scenario counts as worse than comparable earlier runs."""
 
@@ -226,6 +240,7 @@ class Scenario(FrozenModel):
     bounds: dict[Annotated[str, AfterValidator(_check_metric)], Bound] = Field(
         default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
     )
+    bug: KnownBug | None = Field(None, description="the known bug of the messaging system that it reproduces")
     regression: RegressionRule = RegressionRule()
     expect: ExpectedOutcome = ExpectedOutcome()
     settle_s: float = Field(

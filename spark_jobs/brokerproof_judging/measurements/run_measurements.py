@@ -38,6 +38,7 @@ from brokerproof_judging.measurements.placement import (
     measure_spread,
     measure_under_replication,
 )
+from brokerproof_judging.measurements.reached_states import measure_states
 from brokerproof_judging.measurements.publishing import (
     measure_moved_keys,
     measure_publishing,
@@ -88,6 +89,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield from measure_sharing(run, times)
     yield from measure_publishing(run, times, messages)
     yield from measure_moved_keys(run)
+    yield from measure_states(run)
     yield from measure_link(run, times, samples)
     yield from measure_replication_lag(run, times, messages)
     yield from measure_failover(run, messages)
