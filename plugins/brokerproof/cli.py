@@ -44,6 +44,8 @@ examples:
   brokerproof history semantics --by case    what each kind of consumer lost and repeated in each case
   brokerproof run sync_owner_paused --versions 4.0.6,4.0.8 --repeat 5
                                              how often each version fails, and whether they differ
+  brokerproof track-record 26074             reproduce a known bug, and its control without the bug
+  brokerproof track-record --list            what all runs about known bugs came to
   brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
   brokerproof report RUN                     its page, JUnit XML, JSON and badge, as files
   brokerproof metrics --output brokerproof.prom
@@ -96,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parse(given)
         as_json = options.json
         commands = importlib.import_module(f"brokerproof.commands.{options.module}_commands")
-        return int(getattr(commands, f"execute_{options.command}")(options, from_environment()))
+        return int(getattr(commands, f"execute_{options.command.replace('-', '_')}")(options, from_environment()))
     except InputError as error:
         return _print_failure(error, as_json, ExitStatus.UNUSABLE_INPUT)
     except BrokerproofError as error:
@@ -167,35 +169,14 @@ def build_parser() -> _Parser:
     run.add_argument(
         "scenarios", nargs="+", metavar="SCENARIO", help="name of a scenario's file, without .yaml; may be repeated"
     )
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="replace a value of the scenario by its dotted path, as in workload.rate=2000; may be repeated",
-    )
-    run.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
-    run.add_argument(
-        "--keep-cluster",
-        action="store_true",
-        help="run a scenario on the cluster of the one before, if that fits and is proven to be as a new one; those "
-        "that fit run in a row",
-    )
+    _add_run_options(run)
 
-    run.add_argument(
-        "--versions",
-        type=_parse_names,
-        default=[],
-        metavar="A,B",
-        help="run each scenario with each of these versions of its system, and compare how often it failed",
+    record = add_command(
+        "track-record", "track_record", "reproduce known bugs, and print what came of the tries so far"
     )
-    run.add_argument(
-        "--repeat",
-        type=_parse_positive,
-        default=1,
-        metavar="N",
-        help="run everything N times, in turns, and print how often each failed, with the interval of this rate",
-    )
+    record.add_argument("issue", nargs="?", metavar="ISSUE", help="only this one, as apache/pulsar#26074 or 26074")
+    record.add_argument("--list", action="store_true", help="run nothing, and print what earlier runs came to")
+    _add_run_options(record)
 
     watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")
     _add_run(watch)
@@ -273,6 +254,38 @@ def build_parser() -> _Parser:
     airflow = add_command("airflow", "machine", "start, stop or describe the embedded Airflow")
     airflow.add_argument("action", choices=["start", "stop", "status"])
     return parser
+
+
+def _add_run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="replace a value of the scenario by its dotted path, as in workload.rate=2000; may be repeated",
+    )
+    command.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
+    command.add_argument(
+        "--keep-cluster",
+        action="store_true",
+        help="run a scenario on the cluster of the one before, if that fits and is proven to be as a new one; those "
+        "that fit run in a row",
+    )
+
+    command.add_argument(
+        "--versions",
+        type=_parse_names,
+        default=[],
+        metavar="A,B",
+        help="run each scenario with each of these versions of its system, and compare how often it failed",
+    )
+    command.add_argument(
+        "--repeat",
+        type=_parse_positive,
+        default=1,
+        metavar="N",
+        help="run everything N times, in turns, and print how often each failed, with the interval of this rate",
+    )
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:

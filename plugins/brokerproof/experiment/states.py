@@ -14,5 +14,5 @@ STATES: Mapping[str, str] = {
     "handed_over_unacknowledged": "a message that one consumer had got went to another one of the subscription",
     "producer_fenced": "a producer was told that another one has its name",
     "two_owners": "two nodes took in messages of a partition at a time",
-    "wiped_copies_written": "a message was acked in a segment after all nodes that held it had been wiped and were back",
+    "wiped_copies_written": "a message was acked in a segment after all its nodes had been wiped and were back",
 }

@@ -21,8 +21,8 @@ POWER = 0.8
 _SIZES = (*range(2, 13), 15, 20, 25, 30, 40)
 RATE_RULE = (
     "A rate is of the runs that passed or failed, with the 95 % interval of Clopper and Pearson. Two rates differ if "
-    f"Barnard's exact test gives at most {LEVEL:g}. With as many runs as needed in each group, a difference as large as "
-    f"this is found in {POWER:.0%} of the tries."
+    f"Barnard's exact test gives at most {LEVEL:g}. With as many runs as needed of each, a difference as large "
+    f"as this is found in {POWER:.0%} of the tries."
 )
 
 

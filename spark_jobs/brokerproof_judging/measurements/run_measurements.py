@@ -38,12 +38,12 @@ from brokerproof_judging.measurements.placement import (
     measure_spread,
     measure_under_replication,
 )
-from brokerproof_judging.measurements.reached_states import measure_states
 from brokerproof_judging.measurements.publishing import (
     measure_moved_keys,
     measure_publishing,
     measure_replication_lag,
 )
+from brokerproof_judging.measurements.reached_states import measure_states
 from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
