@@ -40,6 +40,7 @@ from brokerproof.orchestration.follow.airflow_client import AirflowError, Airflo
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.orchestration.notify.rules import read_rules
+from brokerproof.reports.history_view import print_states
 from brokerproof.reports.topology_view import (
     NODE_COLUMNS,
     TopologySummary,
@@ -48,7 +49,9 @@ from brokerproof.reports.topology_view import (
     summarize_topology,
 )
 from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
+from brokerproof.results.history import open_history_to_read
 from brokerproof.results.rates import RATE_RULE, list_rates
+from brokerproof.results.state_search import count_states, explain_vacuous
 from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.settings import Settings
 from brokerproof.spark.query_planning import check_queries, list_query_problems
@@ -233,10 +236,24 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
             break
     if len(cases) > 1 and (options.versions or options.repeat > 1):
         _print_rates([scenario for scenario, _ in planned], ends, console if options.json else Console())
+    statuses = [end.status for end in ends]
+    searching = [end.outcome.run_id for (scenario, _), end in zip(planned, ends, strict=False) if scenario.draw]
+    if len(searching) > 1 and not _print_states(searching, console if options.json else Console()):
+        statuses.append(ExitStatus.UNKNOWN)
     if options.json:
         outcomes = [end.outcome.model_dump(mode="json") for end in ends]
         print_json(outcomes if len(planned) > 1 else outcomes[0])
-    return combine_exit_statuses(end.status for end in ends)
+    return combine_exit_statuses(statuses)
+
+
+def _print_states(run_ids: Sequence[str], console: Console) -> bool:
+    """Print how many of the runs reached each state that is worth reaching. Return whether each state was reached."""
+    with open_history_to_read() as history:
+        counts = count_states(run for run_id in run_ids if (run := history.find_run(run_id)) is not None)
+    print_states(counts, console)
+    if (why := explain_vacuous(counts)) is not None:
+        print_warning(why)
+    return why is None
 
 
 def _print_rates(scenarios: Sequence[Scenario], ends: Sequence[WatchEnd], console: Console) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from brokerproof.errors import InputError, Mistakes
+from brokerproof.experiment.draw import Draw
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, is_illegal
 from brokerproof.experiment.metrics import METRICS
@@ -220,6 +221,7 @@ class Scenario(FrozenModel):
     workload: Workload
     phases: Phases = Phases()
     faults: list[Fault] = Field(default_factory=list)
+    draw: Draw | None = Field(None, description="more faults, which are drawn from a seed")
     destroyed: list[str] = Field(
         default_factory=list,
         description="clusters whose disks a fault destroys. Messages that are missing there, or that never left "
@@ -264,6 +266,12 @@ class Scenario(FrozenModel):
         return self
 
     def _list_timeline_mistakes(self) -> Iterator[InputError]:
+        if self.draw and self.draw.least_impact_s > self.phases.impact_s:
+            yield InputError(
+                f"an episode may last longer than the impact phase of {self.phases.impact_s:g} s",
+                field="draw.moves",
+                remedy=f"shorten its `lasts_s`, or give `phases.impact_s` {self.draw.least_impact_s:g} or more",
+            )
         earlier: list[str] = []
         for index, fault in enumerate(self.faults):
             at = f"faults.{index}"

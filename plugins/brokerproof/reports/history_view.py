@@ -14,6 +14,7 @@ from rich.text import Text
 
 from brokerproof.errors import shorten
 from brokerproof.experiment.numbers import NOTHING, format_value
+from brokerproof.experiment.states import STATES
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.reports.verdict_style import VERDICT_STYLES
@@ -24,6 +25,7 @@ from brokerproof.results.rates import RATE_RULE, RateRow
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_difference import RunDifference
 from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
+from brokerproof.results.state_search import StateCount, count_states
 from brokerproof.run.judgement import TOTALS
 
 # Further differences are only counted. If the scenario was rewritten, every parameter differs.
@@ -76,7 +78,9 @@ def print_history(history: History, scenarios: Sequence[str], limit: int, consol
     console.print(table)
     for run in runs:
         _print_comparison(run, comparisons[run.run_id], console, newest=run is runs[0])
-    if scenarios and len({run.comparable for run in runs}) > 1:
+    if searching := [run for run in runs if run.parameters["scenario"].get("draw")]:
+        print_states(count_states(searching), console)
+    if scenarios and len({run.comparable for run in runs}) > 1 and not searching:
         command = f"brokerproof history {escape(' '.join(scenarios))} --by settings"
         console.print(f"\nThese runs differ in their settings: {command}", soft_wrap=True)
 
@@ -191,6 +195,15 @@ def print_matrix(groups: Sequence[RunGroup], console: Console) -> None:
         for text, alike in names.items():
             console.print(Padding(Text(f"{', '.join(alike)}: {text}"), (0, 0, 0, 4)))
     console.print(Text(MATRIX_RULE, style="dim"))
+
+
+def print_states(counts: Sequence[StateCount], console: Console) -> None:
+    """Print how many runs reached each state that is worth reaching, the rarest first."""
+    table = _make_table("state", "runs", "what it is")
+    for count in counts:
+        style = "" if count.reached else "red"
+        table.add_row(count.state, Text(f"{count.reached} of {count.runs}", style=style), STATES[count.state])
+    console.print(table)
 
 
 def print_difference(difference: RunDifference, console: Console) -> None:

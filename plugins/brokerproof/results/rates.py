@@ -2,7 +2,7 @@
 
 The interval is that of Clopper and Pearson (1934): it has the true rate in at least 95 of 100 cases. Two rates are
 compared by Barnard's exact test (1945), two-sided, which counts a difference that is only chance in at most 5 of 100
-cases. Only runs that passed or failed count, because the others say nothing about the cluster.
+cases. Only runs that passed or failed count, because the others do not show what the cluster did.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ POWER = 0.8
 _SIZES = (*range(2, 13), 15, 20, 25, 30, 40)
 RATE_RULE = (
     "A rate is of the runs that passed or failed, with the 95 % interval of Clopper and Pearson. Two rates differ if "
-    f"Barnard's exact test gives at most {LEVEL:g}. With as many runs as needed of each, a difference as large "
-    f"as this is found in {POWER:.0%} of the tries."
+    f"Barnard's exact test gives at most {LEVEL:g}. With the runs needed of each, a difference as large as this is "
+    f"found in {POWER:.0%} of the tries."
 )
 
 
