@@ -54,10 +54,10 @@ def explain_vacuous(counts: Sequence[StateCount]) -> str | None:
 def choose_seed(scenario: Scenario, runs: Sequence[RecordedRun]) -> int:
     """Return the seed for the next run of a scenario with `draw`, by its recorded runs.
 
-    The seed is greater than each that runs have had. Of the next `_CANDIDATES`, it is the one with the greatest sum over
-    all states. What a state adds is the largest share, over the traits of the seed's faults (see `_list_traits`), of
-    runs with this trait that reached the state. It is divided by one more than the number of runs that reached the
-    state. A trait that no run had counts as one half.
+    The seed is greater than each that runs have had. Of the next `_CANDIDATES`, it is the one with the greatest sum
+    over all states. For each trait of the seed's faults (see `_list_traits`), a share of the runs with this trait
+    reached the state; a trait that no run had counts as one half. A state adds the largest of these shares, divided by
+    one more than the number of runs that reached it.
     """
     assert scenario.draw is not None
     mine = [run for run in runs if _draws_alike(run, scenario)]

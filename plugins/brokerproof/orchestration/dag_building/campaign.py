@@ -20,16 +20,15 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.kept_clusters import ClusterChoice, choose_clusters, order_for_keeping
 from brokerproof.orchestration.dag_building.step import fail_with_sentence
 from brokerproof.orchestration.dag_run import CLUSTER, SETTINGS, make_run_id
-from brokerproof.results.history import open_history_to_read
-from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.run_outcome import compose_outcome
-from brokerproof.results.state_search import count_states, explain_vacuous
 from brokerproof.run.directory import Run
 from brokerproof.run.outcome import BriefOutcome, Outcome, make_unknown_outcome
 from brokerproof.settings import from_environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from brokerproof.results.history_schema import RecordedRun
 
 # By default (`run_immediately=False`), a DAG that is unpaused within 2.4 hours after 01:00 would run at once.
 _NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta(0))
@@ -202,6 +201,10 @@ class CampaignVerdictOperator(BaseOperator):
 
 def _find_vacuous(planned: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each scenario that draws its faults, ran several times, and never reached some state."""
+    # Airflow parses this file often, and these imports take long.
+    from brokerproof.results.history import open_history_to_read
+    from brokerproof.results.state_search import count_states, explain_vacuous
+
     runs: dict[str, list[RecordedRun]] = {}
     with open_history_to_read() as history:
         for each in planned:
