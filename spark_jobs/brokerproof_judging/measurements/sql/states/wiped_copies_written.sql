@@ -7,7 +7,7 @@ WITH held AS (
 ),
 of_nodes AS (
     SELECT h.cluster, h.topic, h.partition, h.segment, h.node, max(w.back) AS back
-    FROM held h LEFT JOIN wipes w ON w.node = h.node AND w.wiped > h.seen
+    FROM held h LEFT JOIN wipes w ON w.node = h.node AND w.since > h.seen
     GROUP BY ALL
 ),
 wiped AS (
