@@ -346,8 +346,8 @@ METRICS: Mapping[str, Metric] = {
         unit="times",
         subject="state",
         meaning=(
-            "how often the run was in a state that many bugs need (docs/states.md); with a minimum, a run that was in "
-            "it less often is undecided"
+            "how often the run was in a state that many bugs need; with a minimum, a run that was in it less often is "
+            "undecided"
         ),
         demand="The run was in the states that the scenario is about.",
         compared=False,

@@ -228,7 +228,7 @@ def _read_outcome(scenario: str, directory: Path) -> BriefOutcome:
 def _summarize_outcomes(outcomes: Sequence[BriefOutcome]) -> str:
     """Return one sentence with the number of expected outcomes and the reason for each unexpected outcome."""
     unmet = [outcome for outcome in outcomes if not outcome.met]
-    parts = [f"{len(outcomes) - len(unmet)} of {len(outcomes)} scenarios have the expected outcome"]
+    parts = [f"{len(outcomes) - len(unmet)} of {len(outcomes)} runs have the expected outcome"]
     parts += [f"{outcome.scenario} is {outcome.verdict}: {outcome.why}" for outcome in unmet]
     return "; ".join(parts)
 

@@ -435,7 +435,7 @@ def test_a_campaign_in_which_no_run_reached_a_state_fails(
         planned.append({"trigger_dag_id": "region_lost", "trigger_run_id": run_id})
     verdict = CampaignVerdictOperator(task_id="verdict", planned=planned)
     if not why:
-        assert verdict.execute(context) == "2 of 2 scenarios have the expected outcome"
+        assert verdict.execute(context) == "2 of 2 runs have the expected outcome"
         return
     with pytest.raises(AirflowFailException, match=f"region_lost: the search {why}"):
         verdict.execute(context)
