@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.fault import Fault, LinkChange, Targets, When
-from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
+from brokerproof.experiment.states import STATES
+from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, suggest_name
 
 Seconds = Annotated[float, Field(ge=0)]
 # No fault is drawn that would be healed in this last part of the impact phase.
@@ -43,6 +44,9 @@ class Draw(FrozenModel):
         description="the same seed gives the same faults; by default, each run takes the next seed that is likely to "
         "reach the states that the scenario's earlier runs reached least",
     )
+    states: list[str] = Field(
+        default_factory=lambda: list(STATES), description="the states that the search is for; by default all"
+    )
     at_once: int = Field(2, ge=1, description="the largest number of faults of an episode")
     apart_s: float = Field(5, ge=0, description="the faults of an episode begin within this time")
     rest_s: tuple[Seconds, Seconds] = Field((5, 15), description="least and greatest time between two episodes")
@@ -56,6 +60,9 @@ class Draw(FrozenModel):
     @model_validator(mode="after")
     def _check_times(self) -> Self:
         _check_order(self.rest_s, "rest_s")
+        for state in self.states:
+            if state not in STATES:
+                raise InputError(f"no state is called `{state}`", field="states", remedy=suggest_name(state, STATES))
         return self
 
     @property

@@ -14,7 +14,6 @@ from itertools import combinations
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.numbers import join_names
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.experiment.states import STATES
 from brokerproof.faults.registry import draw_faults
 from brokerproof.results.history_schema import RecordedRun
 
@@ -34,14 +33,17 @@ class StateCount:
 
 
 def count_states(runs: Iterable[RecordedRun]) -> list[StateCount]:
-    """Return for each state how many runs reached it, the rarest first."""
+    """Return for each state that the runs of a search are for how many of them reached it, the rarest first."""
     measured, reached = Counter[str](), Counter[str]()
+    states: dict[str, None] = {}
     for run in runs:
+        wanted = (run.parameters["scenario"].get("draw") or {}).get("states", ())
+        states |= dict.fromkeys(wanted)
         for row in run.measurements:
-            if row.metric == "reached" and row.subject in STATES and row.value is not None:
+            if row.metric == "reached" and row.subject in wanted and row.value is not None:
                 measured[row.subject] += 1
                 reached[row.subject] += row.value >= 1
-    counts = [StateCount(state=state, reached=reached[state], runs=measured[state]) for state in STATES]
+    counts = [StateCount(state=state, reached=reached[state], runs=measured[state]) for state in states]
     return sorted(counts, key=lambda count: count.reached)
 
 
@@ -70,7 +72,8 @@ def choose_seed(scenario: Scenario, runs: Sequence[RecordedRun]) -> int:
         for trait in _list_traits(Fault.model_validate(fault) for fault in recorded["faults"]):
             had[trait] += 1
             reached_with.update((trait, state) for state in states)
-    needs = {count.state: 1 / (1 + count.reached) for count in count_states(mine)}
+    times = Counter({count.state: count.reached for count in count_states(mine)})
+    needs = {state: 1 / (1 + times[state]) for state in scenario.draw.states}
 
     def promise(seed: int) -> float:
         traits = _list_traits(draw_faults(scenario, seed))

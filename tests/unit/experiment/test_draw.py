@@ -115,6 +115,7 @@ def change(name: str, **values: Any) -> dict[str, Any]:
         ({"moves": {}}, "draw.moves", "at least 1"),
         ({"seed": -1}, "draw.seed", "0"),
         ({"rest_s": [9, 3]}, "draw.rest_s", "9 is over 3"),
+        ({"states": ["two_owner"]}, "draw.states", "two_owners"),
         (change("killed", lasts_s=[9, 3]), "draw.moves.killed.lasts_s", "9 is over 3"),
         (change("killed", lasts_s=[1, 95]), "draw.moves", "longer than the impact phase"),
         (change("killed", kind="crash"), "draw.moves.killed.kind", "`crash`"),

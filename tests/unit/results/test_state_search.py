@@ -18,8 +18,9 @@ RARE, COMMON = "two_owners", "sent_again"
 def search(sqlite_history, record, scenario):
     """Records runs of a scenario that draws its faults: `search(seed, states that it reached)`. Returns the runs."""
 
-    def make(seed=None, moves=MOVES):
-        drawn = scenario(faults=[], draw={"moves": moves, "seed": seed, "at_once": 1, "rest_s": [50, 60]})
+    def make(seed=None, moves=MOVES, **values):
+        draw = {"moves": moves, "seed": seed, "at_once": 1, "rest_s": [50, 60], **values}
+        drawn = scenario(faults=[], draw=draw)
         return drawn.model_copy(update={"faults": draw_faults(drawn, seed)}) if seed is not None else drawn
 
     def search(*runs, **values):
@@ -51,9 +52,15 @@ def test_a_search_that_reached_every_state_is_not_vacuous(search):
     assert explain_vacuous(count_states(search((1, set(STATES))))) is None
 
 
-def test_a_run_that_measured_no_state_counts_for_none(record, sqlite_history):
-    record()
-    assert {count.runs for count in count_states(sqlite_history.list_runs())} == {0}
+def test_a_run_without_a_draw_counts_for_no_state(record, sqlite_history):
+    record(measured={("reached", RARE): 1.0})
+    assert count_states(sqlite_history.list_runs()) == []
+
+
+def test_only_the_states_that_a_search_is_for_count(search):
+    counts = count_states(search((1, {COMMON, RARE}), (2, {COMMON}), states=[RARE]))
+    assert [(count.state, count.reached, count.runs) for count in counts] == [(RARE, 1, 2)]
+    assert explain_vacuous(counts) is None
 
 
 def list_moves(search, seed):
