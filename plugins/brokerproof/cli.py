@@ -175,7 +175,11 @@ def build_parser() -> _Parser:
         "track-record", "track_record", "reproduce known bugs, and print what came of the tries so far"
     )
     record.add_argument("issue", nargs="?", metavar="ISSUE", help="only this one, as apache/pulsar#26074 or 26074")
-    record.add_argument("--list", action="store_true", help="run nothing, and print what earlier runs came to")
+    without = record.add_mutually_exclusive_group()
+    without.add_argument("--list", action="store_true", help="run nothing, and print what earlier runs came to")
+    without.add_argument(
+        "--verify", action="store_true", help="run nothing, and judge earlier runs again by the present definitions"
+    )
     _add_run_options(record)
 
     watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")

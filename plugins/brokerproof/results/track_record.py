@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
+from brokerproof.checks import load_cases
+from brokerproof.directories import Directories
+from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import KnownBug, Scenario
 from brokerproof.experiment.verdict import DECISIVE, Verdict
+from brokerproof.results.history import History
 from brokerproof.results.history_schema import RecordedRun
 
 TRACK_RULE = (
     "A case with the bug is expected to fail, and its control to pass. A run that never was in the state that the bug "
     "needs is `unknown`, and counts only as a try."
 )
+# The largest number of runs of a scenario that count.
+_MOST_RUNS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +37,18 @@ class TrackRow:
     as_expected: int
     newest: str | None
     at: datetime | None
+    # The directories of the runs, newest first.
+    run_dirs: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        return f"brokerproof track-record {self.bug.issue.rpartition('#')[2]}"
+
+    @property
+    def seen(self) -> str:
+        """How often the case was as expected, and how often the state that the bug needs was reached."""
+        as_expected = f"{self.expected} in {self.as_expected} of {self.reached}"
+        return f"{as_expected}; reached in {self.reached} of {self.tries} tries"
 
     @property
     def name(self) -> str:
@@ -59,7 +78,25 @@ def make_track_row(scenario: Scenario, runs: Iterable[RecordedRun]) -> TrackRow:
         as_expected=sum(run.met for run in reached),
         newest=reached[0].run_id if reached else None,
         at=reached[0].started_at if reached else None,
+        run_dirs=tuple(run.run_dir for run in mine if run.deletion is None),
     )
+
+
+def list_track_rows(files: Mapping[str, Path], topologies: Directories, history: History | None) -> list[TrackRow]:
+    """Return a row for each case of each scenario with a known bug. `files` are scenarios, by name.
+
+    A file that cannot be used has no row. Raises HistoryError if the history cannot be read.
+    """
+    rows: list[TrackRow] = []
+    for name, file in files.items():
+        try:
+            cases = [scenario for scenario, _, _ in load_cases(file, topologies) if scenario.bug is not None]
+        except InputError:
+            # `brokerproof scenarios` and Airflow's import errors name the mistake.
+            continue
+        runs = history.list_runs([name], limit=_MOST_RUNS) if history is not None and cases else []
+        rows += [make_track_row(case, runs) for case in cases]
+    return rows
 
 
 def select_bugs(scenarios: Sequence[Scenario], issue: str | None) -> list[Scenario]:
