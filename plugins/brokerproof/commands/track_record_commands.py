@@ -83,7 +83,7 @@ def _print_rows(rows: list[TrackRow], console: Console) -> None:
             console.print(Text.assemble("\n", (row.bug.issue, "bold"), f"  {', '.join(row.bug.hit)}, {mended}"))
             console.print(Padding(Text(row.bug.claim), (0, 0, 0, 4)))
             last = row.bug.issue
-        newest = f", last {row.at:%Y-%m-%d} ({row.newest})" if row.at else ""
+        newest = f", last {row.at:%Y-%m-%d} ({row.newest}: {row.found})" if row.at else ""
         console.print(Padding(Text(f"{row.name}: {row.seen}{newest}"), (0, 0, 0, 4)), soft_wrap=True)
     for surprise in filter(None, (row.surprise for row in rows)):
         console.print(Text(surprise, style="red"), soft_wrap=True)

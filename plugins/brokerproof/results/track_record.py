@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,6 +38,8 @@ class TrackRow:
     as_expected: int
     newest: str | None
     at: datetime | None
+    # What was acknowledged and what was found in the newest run, as in "11,144 acked, 3,140 lost".
+    found: str = ""
     # The directories of the runs, newest first.
     run_dirs: tuple[str, ...] = ()
 
@@ -78,8 +81,17 @@ def make_track_row(scenario: Scenario, runs: Iterable[RecordedRun]) -> TrackRow:
         as_expected=sum(run.met for run in reached),
         newest=reached[0].run_id if reached else None,
         at=reached[0].started_at if reached else None,
+        found=_describe_messages(reached[0]) if reached else "",
         run_dirs=tuple(run.run_dir for run in mine if run.deletion is None),
     )
+
+
+def _describe_messages(run: RecordedRun) -> str:
+    counts = Counter[str]()
+    for row in run.anomaly_counts:
+        counts[row.anomaly] += row.count
+    found = [f"{count:,} {anomaly}" for anomaly, count in counts.most_common() if count]
+    return ", ".join([f"{run.acked or 0:,} acked", *found])
 
 
 def list_track_rows(files: Mapping[str, Path], topologies: Directories, history: History | None) -> list[TrackRow]:

@@ -24,7 +24,7 @@ def scenario(case: str = "", verdict: str = "failed", **bug: Any) -> Scenario:
 def runs(sqlite_history, record):
     hit = {"case": "replaced", "expect": {"verdict": "failed"}}
     for verdict in ("failed", "passed", "unknown", "failed"):
-        record(verdict, changes=hit)
+        record(verdict, changes=hit, illegal={"lost": 7}, legal={"delivered_twice": 9})
     record(changes={"case": "control"})
     return sqlite_history.list_runs(["kill_region"], limit=100)
 
@@ -32,6 +32,7 @@ def runs(sqlite_history, record):
 def test_a_row_counts_tries_those_that_reached_the_state_and_those_as_expected(runs):
     row = make_track_row(scenario("replaced"), runs)
     assert (row.tries, row.reached, row.as_expected, row.newest) == (4, 3, 2, "r3")
+    assert row.found == "990 acked, 9 delivered_twice, 7 lost"
     assert row.surprise == "kill_region replaced: 1 of 3 runs were not failed"
     control = make_track_row(scenario("control", "passed"), runs)
     assert (control.tries, control.reached, control.as_expected, control.surprise) == (1, 1, 1, None)
@@ -39,7 +40,7 @@ def test_a_row_counts_tries_those_that_reached_the_state_and_those_as_expected(r
 
 def test_a_case_without_a_run_surprises_nobody(runs):
     row = make_track_row(scenario("another"), runs)
-    assert (row.tries, row.reached, row.newest, row.at, row.surprise) == (0, 0, None, None, None)
+    assert (row.tries, row.reached, row.newest, row.at, row.surprise, row.found) == (0, 0, None, None, None, "")
 
 
 @pytest.mark.parametrize(
