@@ -216,7 +216,7 @@ def tabulate_track_record(runs: MeasuredRuns) -> RowMakers:
         counted = runs.count_case(row)
         url = f"[{row.bug.issue}]({row.bug.url})"
         hit = f"{', '.join(row.bug.hit)}" + (f", mended in {row.bug.mended}" if row.bug.mended else "")
-        return url, hit, ", ".join(counted.versions), counted.seen, f"{counted.at:%Y-%m-%d}: {counted.found}"
+        return url, hit, counted.version, counted.seen, f"{counted.at:%Y-%m-%d}: {counted.found}"
 
     return {f"`{row.name}`": lambda row=row: read(row) for row in runs.list_known_bugs()}  # type: ignore[misc]
 

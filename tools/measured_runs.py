@@ -15,7 +15,7 @@ from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.results.comparability import compute_digest
-from brokerproof.results.history import open_history_to_read
+from brokerproof.results.history import open_history
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.results.track_record import TrackRow, list_track_rows
 from brokerproof.run.directory import Run
@@ -92,7 +92,7 @@ class MeasuredRuns:
     """
 
     def __init__(self, settings: Settings, recorded: Iterable[str] = ()) -> None:
-        self.recorded = set(recorded)
+        self._settings, self.recorded = settings, set(recorded)
         # The pages describe the shipped scenarios, so a user's own directories do not count.
         self._scenarios, self._topologies = settings.home / "dags" / "scenarios", settings.home / "topologies"
         self._runs = sorted(
@@ -134,7 +134,7 @@ class MeasuredRuns:
     def list_known_bugs(self) -> list[TrackRow]:
         """Return a row for each case of the shipped scenarios with a known bug, by the history of this machine."""
         files = {file.stem: file for file in sorted(self._scenarios.glob("*.yaml"))}
-        with open_history_to_read() as history:
+        with open_history(self._settings.database_url, path=self._settings.var / "history.db") as history:
             return list_track_rows(files, make_directories(self._topologies), history)
 
     def count_case(self, row: TrackRow) -> TrackRow:

@@ -12,7 +12,9 @@ from brokerproof.checks import load_cases
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import KnownBug, Scenario
+from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import DECISIVE, Verdict
+from brokerproof.results.comparability import compute_digest
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import RecordedRun
 
@@ -32,7 +34,7 @@ class TrackRow:
     scenario: str
     case: str
     expected: Verdict
-    versions: tuple[str, ...]
+    version: str
     tries: int
     reached: int
     as_expected: int
@@ -65,17 +67,29 @@ class TrackRow:
         return f"{self.name}: {self.reached - self.as_expected} of {self.reached} runs were not {self.expected}"
 
 
-def make_track_row(scenario: Scenario, runs: Iterable[RecordedRun]) -> TrackRow:
-    """Return the row of one case of a scenario that names a bug. `runs` are of the scenario, newest first."""
+def make_track_row(scenario: Scenario, topology: Topology, runs: Iterable[RecordedRun]) -> TrackRow:
+    """Return the row of one case of a scenario that names a bug. `runs` are of the scenario, newest first.
+
+    Only runs with the present settings of the case count, on the version that it names.
+    """
     assert scenario.bug is not None
-    mine = [run for run in runs if run.parameters["scenario"].get("case", "") == scenario.case]
+    described = {"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    wanted = compute_digest(described)
+    # Runs of other machines count too, so the machine is left out.
+    mine = [
+        run
+        for run in runs
+        if run.parameters["scenario"].get("case", "") == scenario.case
+        and run.system_version == scenario.version
+        and compute_digest({name: run.parameters[name] for name in ("scenario", "topology")}) == wanted
+    ]
     reached = [run for run in mine if run.verdict in DECISIVE]
     return TrackRow(
         bug=scenario.bug,
         scenario=scenario.name,
         case=scenario.case,
         expected=scenario.expect.verdict,
-        versions=tuple(sorted({run.system_version for run in mine})),
+        version=scenario.version,
         tries=len(mine),
         reached=len(reached),
         as_expected=sum(run.met for run in reached),
@@ -102,12 +116,12 @@ def list_track_rows(files: Mapping[str, Path], topologies: Directories, history:
     rows: list[TrackRow] = []
     for name, file in files.items():
         try:
-            cases = [scenario for scenario, _, _ in load_cases(file, topologies) if scenario.bug is not None]
+            cases = [case for case in load_cases(file, topologies) if case[0].bug is not None]
         except InputError:
             # `brokerproof scenarios` and Airflow's import errors name the mistake.
             continue
         runs = history.list_runs([name], limit=_MOST_RUNS) if history is not None and cases else []
-        rows += [make_track_row(case, runs) for case in cases]
+        rows += [make_track_row(scenario, topology, runs) for scenario, topology, _ in cases]
     return rows
 
 
