@@ -188,13 +188,13 @@ def print_matrix(groups: Sequence[RunGroup], console: Console) -> None:
         console.print("No such run is recorded yet.")
         return
     for row in rows:
-        console.print(Text.assemble((row.case, "bold"), f"  {row.verdict}, reached in {row.reached}"))
+        console.print(Text.assemble((row.case, "bold"), f"  {row.verdict}, reached in {row.reached}, {row.rate}"))
         names: dict[str, list[str]] = {}
         for name, text in row.cells.items():
             names.setdefault(text, []).append(name)
         for text, alike in names.items():
             console.print(Padding(Text(f"{', '.join(alike)}: {text}"), (0, 0, 0, 4)))
-    console.print(Text(MATRIX_RULE, style="dim"))
+    console.print(Text(MATRIX_RULE, style="dim"), Text(RATE_RULE, style="dim"), sep="\n")
 
 
 def print_states(counts: Sequence[StateCount], console: Console) -> None:

@@ -7,6 +7,7 @@ cases. Only runs that passed or failed count, because the others do not show wha
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -92,14 +93,17 @@ def count_runs_needed(first: float, second: float) -> int | None:
     """
     if first == second:
         return None
+    # The power grows with the number of runs, so few numbers have to be tried.
+    found = bisect_left(_SIZES, POWER, key=lambda n: _compute_power(first, second, n))
+    return _SIZES[found] if found < len(_SIZES) else None
+
+
+def _compute_power(first: float, second: float, n: int) -> float:
+    """Return the share of comparisons of two groups of `n` runs with these true rates that tell them apart."""
     from scipy.stats import binom
 
-    for n in _SIZES:
-        chances = [[float(binom.pmf(k, n, rate)) for k in range(n + 1)] for rate in (first, second)]
-        found = sum(chances[0][a] * chances[1][b] for a, b in _list_told_apart(n))
-        if found >= POWER:
-            return n
-    return None
+    chances = [[float(binom.pmf(k, n, rate)) for k in range(n + 1)] for rate in (first, second)]
+    return sum(chances[0][a] * chances[1][b] for a, b in _list_told_apart(n))
 
 
 @cache
@@ -116,12 +120,12 @@ def _compute_probability(failed_a: int, n_a: int, failed_b: int, n_b: int) -> fl
 def _list_told_apart(n: int) -> Sequence[tuple[int, int]]:
     """Return the numbers of failed runs of two groups of `n` runs that count as different."""
     found: list[tuple[int, int]] = []
+    limit = 0
     for greater in range(1, n + 1):
-        for less in range(greater):
-            # The test gives less the further apart the two numbers are.
-            if _compute_probability(greater, n, less, n) > LEVEL:
-                break
-            found += [(greater, less), (less, greater)]
+        # Numbers that are further apart differ more. So a limit for one number is one for each greater number.
+        while limit < greater and _compute_probability(greater, n, limit, n) <= LEVEL:
+            limit += 1
+        found += [pair for less in range(limit) for pair in ((greater, less), (less, greater))]
     return found
 
 
@@ -133,10 +137,15 @@ class RateRow(StrictModel):
     rate: Rate
     difference: RateDifference | None
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The rate, and whether it differs from that of the first group."""
         unjudged = f", and {self.runs - self.rate.n} without a verdict" if self.runs > self.rate.n else ""
         difference = f"; {self.difference}" if self.difference is not None else ""
-        return f"{self.name}: {self.rate}{unjudged}{difference}"
+        return f"{self.rate}{unjudged}{difference}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.sentence}"
 
 
 def list_rates(runs: Iterable[tuple[str, Verdict | str]]) -> list[RateRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from brokerproof.results import rates
 from brokerproof.results.rates import Rate, compare_rates, compute_rate, count_runs_needed, list_rates
 
 
@@ -80,6 +81,17 @@ def test_the_more_two_rates_differ_the_fewer_runs_are_needed() -> None:
     assert count_runs_needed(0.3, 0.3) is None
     assert count_runs_needed(0.01, 0.02) is None
     assert count_runs_needed(1.0, 0.0) == count_runs_needed(0.0, 1.0)
+
+
+@pytest.mark.parametrize("n", range(2, 13))
+def test_each_pair_that_is_told_apart_is_counted_once(n: int) -> None:
+    every = [
+        (a, b)
+        for a in range(n + 1)
+        for b in range(n + 1)
+        if a != b and rates._compute_probability(max(a, b), n, min(a, b), n) <= rates.LEVEL
+    ]
+    assert sorted(rates._list_told_apart(n)) == every
 
 
 def test_each_group_is_compared_with_the_first_one() -> None:
