@@ -93,7 +93,7 @@ def count_runs_needed(first: float, second: float) -> int | None:
     """
     if first == second:
         return None
-    # The power grows with the number of runs, so few numbers have to be tried.
+    # The power grows with the number of runs, so each trial halves the range.
     found = bisect_left(_SIZES, POWER, key=lambda n: _compute_power(first, second, n))
     return _SIZES[found] if found < len(_SIZES) else None
 
