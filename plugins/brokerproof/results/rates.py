@@ -19,7 +19,7 @@ LEVEL = 0.05
 # A difference is to be found in at least this share of the comparisons of two groups.
 POWER = 0.8
 # Numbers of runs that are tried in `count_runs_needed`. Where more are needed, a user gives up.
-_SIZES = (*range(2, 13), 15, 20, 25, 30, 40)
+_SIZES = (*range(2, 13), 15, 20)
 RATE_RULE = (
     "A rate is of the runs that passed or failed, with the 95 % interval of Clopper and Pearson. Two rates differ if "
     f"Barnard's exact test gives at most {LEVEL:g}. With the runs needed of each, a difference as large as this is "

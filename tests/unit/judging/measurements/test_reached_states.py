@@ -149,7 +149,6 @@ def test_a_run_that_was_in_a_state_says_how_often(
         (change_copies, "copies_changed_in_flight", {"segment": 6}),
         (go_on_elsewhere, "segment_changed_in_flight", {"late_acked": 3}),
         (go_on_elsewhere, "segment_changed_in_flight", {"segment": 5}),
-        (go_on_elsewhere, "segment_changed_in_flight", {"segment": 8, "between": 7}),
         (depose, "deposed_owner_returned", {"owner": "broker-d"}),
         (depose, "deposed_owner_returned", {"after": "broker-a"}),
         (depose, "deposed_owner_returned", {"back": 4}),
@@ -182,6 +181,12 @@ def test_a_run_that_was_nearly_in_a_state_was_not_in_it(
     history = History()
     plant(history, **values)
     assert state not in measure(history, tmp_path)
+
+
+def test_a_segment_is_compared_only_with_the_one_ahead_of_it(tmp_path: Path) -> None:
+    history = History()
+    go_on_elsewhere(history, segment=8, between=7)
+    assert measure(history, tmp_path)["segment_changed_in_flight"] == (1, "7 before 8")
 
 
 def test_a_run_without_tables_was_in_no_state(tmp_path: Path) -> None:

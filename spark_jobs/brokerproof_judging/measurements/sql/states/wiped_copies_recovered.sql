@@ -4,10 +4,9 @@
 WITH ends AS (
     SELECT cluster, topic, partition, segment, unnest(holders) AS node, "at" AS seen
     FROM copies
-    QUALIFY first_offset = max(first_offset) OVER of_segment AND seen = min(seen) OVER of_part
-    WINDOW
-        of_segment AS (PARTITION BY cluster, topic, partition, segment),
-        of_part AS (PARTITION BY cluster, topic, partition, segment, first_offset)
+    QUALIFY
+        first_offset = max(first_offset) OVER (PARTITION BY cluster, topic, partition, segment)
+        AND seen = min(seen) OVER (PARTITION BY cluster, topic, partition, segment, first_offset)
 ),
 later AS (
     SELECT cluster, topic, partition, segment, min(sent_at) AS first_sent
