@@ -66,9 +66,9 @@ _NO_PHASES_S = 500.0
 # Seconds that pending attempts may take after the timeline broke or the task is gone.
 _EARLY_SETTLE_S = 1.0
 _CLOSE_S = 10.0
-# A cluster may refuse the name of a killed producer for this many seconds. The second number is the time between two
-# attempts.
-_RECONNECT_S, _RECONNECT_EVERY_S = 20.0, 0.2
+# A producer that is started again tries to connect for this many seconds, because the cluster may take the killed one
+# for alive, or have another fault. The second number is the time between two attempts.
+_RECONNECT_S, _RECONNECT_EVERY_S = 120.0, 0.2
 # A second producer of a name tries for this many seconds. A system may fence the first one and refuse the second one at
 # once, because the first one's end is not complete yet.
 _CONTEST_S = 2.0
