@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from brokerproof.experiment.draw import Draw
 from brokerproof.experiment.fault import When
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Loosened, Scenario
@@ -32,6 +33,8 @@ def write_page(scenario: Scenario, topology: Topology) -> str:
         "**Timeline**, in seconds from the moment that the topic held the target rate",
         _tabulate_timeline(scenario),
     ]
+    if scenario.draw is not None:
+        sections += ["**Faults that a seed draws**, with rests between them", _tabulate_moves(scenario.draw)]
     if scenario.bounds:
         sections += ["**Bounds**", _tabulate_bounds(scenario)]
     return "\n\n".join(section.strip() for section in sections)
@@ -114,6 +117,15 @@ def _tabulate_timeline(scenario: Scenario) -> str:
     rows.append((phases.total_s, "the load ends; drain, read back, verify"))
     rows.sort(key=lambda row: row[0])
     return "\n".join(["| s | |", "|---:|---|", *(f"| {at:g} | {event} |" for at, event in rows)])
+
+
+def _tabulate_moves(draw: Draw) -> str:
+    rows = ["| fault | what it is | lasts |", "|---|---|---|"]
+    for name, move in draw.moves.items():
+        link = f" ({_list_fields(move.link)})" if move.link else ""
+        lasts = f"{move.lasts_s[0]:g} to {move.lasts_s[1]:g} s" if move.lasts_s else ""
+        rows.append(f"| `{name}` | {move.kind} {_list_fields(move.targets)}{link} | {lasts} |")
+    return "\n".join(rows)
 
 
 def _list_fields(model: FrozenModel) -> str:
