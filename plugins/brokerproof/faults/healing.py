@@ -46,19 +46,21 @@ class Healing:
         yield from self._await_recovery(fault, timeout_s=_HEAL_TIMEOUT_S)
 
     def _begin_healing(self, fault: Fault) -> Course[None]:
-        """Begin to heal a fault. Raises NodeError if this fails `_HEAL_TIMEOUT_S` seconds later, too."""
+        """Begin to heal a fault.
+
+        What makes a wiped node usable again may need nodes of another fault. So after a NodeError it is tried again for
+        `_HEAL_TIMEOUT_S` seconds, if there is another fault.
+        """
         targets, kind, waits = self._injections.targets[fault.name], FAULT_KINDS[fault.kind], self._stage.waits
         self._injections.record(fault, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
         deadline = self._stage.clock.monotonic_s() + _HEAL_TIMEOUT_S
         while True:
-            others = self._injections.list_kept_down(fault)
             around = self._injections.make_surroundings(fault)
             try:
                 yield from waits.do(partial(kind.heal, around, targets))
             except NodeError as error:
-                # What makes a wiped node usable again may need nodes that another fault keeps down.
-                if not others or self._stage.clock.monotonic_s() > deadline:
+                if len(self._injections.targets) == 1 or self._stage.clock.monotonic_s() > deadline:
                     raise
                 log.warning("%s is healed again: %s", fault.name, error)
                 yield from waits.wait_until(self._stage.clock.now_us() + int(_HEAL_EVERY_S * 1e6))
