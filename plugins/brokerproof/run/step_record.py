@@ -25,7 +25,8 @@ def record_step(run: Run, step: str) -> Iterator[None]:
     """Run a block as a step: write its `StepSeconds` at the end and, if the block raises, its `StepProblem`.
 
     Before the block, this process begins to follow the run's time axis, and the problem of an earlier try is removed.
-    Releasing a run ends its processes, so a problem that follows it may be only its consequence, and says so.
+    The step `release` ends the run's processes. A problem of another step after that may be only a consequence, and
+    says so.
     """
     with suppress(RunError):
         # If run.json cannot be read, a step that needs it raises the error itself.
@@ -49,7 +50,7 @@ def record_step(run: Run, step: str) -> Iterator[None]:
 def _leave_problem(run: Run, step: str, problem: str, started_at: int) -> None:
     with suppress(RunError, OSError):
         released = read_record(run, RunReleased)
-        if released is not None and released.at >= started_at:
+        if step != "release" and released is not None and released.at >= started_at:
             problem = f"the run was released before the step had ended: {problem}"
     with suppress(MachineError):
         write_record(run, StepProblem(step=step, problem=problem))

@@ -11,12 +11,12 @@ from brokerproof.run.step_record import record_step
 from builders import make_run
 
 
-def fail_after(run: Run, release_at: int | None) -> str:
-    with suppress(RunError), record_step(run, "load"):
+def fail_after(run: Run, release_at: int | None, step: str = "load") -> str:
+    with suppress(RunError), record_step(run, step):
         if release_at is not None:
             write_record(run, RunReleased(at=release_at))
         raise RunError("p0 was ended by SIGKILL")
-    problem = read_record(run, StepProblem, "load")
+    problem = read_record(run, StepProblem, step)
     assert problem is not None
     return problem.problem
 
@@ -30,6 +30,9 @@ def test_no_other_problem_is_put_down_to_a_release(tmp_path: Path) -> None:
     assert fail_after(make_run(tmp_path / "running"), None) == "p0 was ended by SIGKILL"
     # A step such as `verify` may be repeated after the run was released.
     assert fail_after(make_run(tmp_path / "released"), clock.now_us() - 1_000_000) == "p0 was ended by SIGKILL"
+    # The step that releases the run has failed by itself.
+    released_at = clock.now_us() + 1_000_000
+    assert fail_after(make_run(tmp_path / "releasing"), released_at, "release") == "p0 was ended by SIGKILL"
 
 
 def test_a_release_that_cannot_be_read_hides_no_problem(tmp_path: Path) -> None:
