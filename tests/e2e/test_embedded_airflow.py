@@ -57,12 +57,12 @@ def test_a_broken_scenario_is_named_and_takes_no_other_down(running: Installatio
 
 @pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/dags/nominal/dagRuns"])
 def test_nobody_is_let_in_without_a_password(running: Installation, path: str) -> None:
-    assert httpx.get(running.airflow.read_status().url + path).status_code == 401
+    assert httpx.get(running.airflow.read_status().url + path, timeout=60).status_code == 401
 
 
 def test_the_usual_password_is_wrong(running: Installation) -> None:
     url = running.airflow.read_status().url
-    answer = httpx.post(f"{url}/auth/token", json={"username": "admin", "password": "admin"})
+    answer = httpx.post(f"{url}/auth/token", json={"username": "admin", "password": "admin"}, timeout=60)
     assert answer.status_code == 401
 
 

@@ -60,7 +60,7 @@ def run_prometheus(configuration: str, directory: Path) -> Iterator[Prometheus]:
             [str(PROGRAM), *(f"--{name}={value}" for name, value in options.items())], stdout=log, stderr=log
         )
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False, timeout=60) as client:
             yield Prometheus(client)
     finally:
         process.terminate()

@@ -33,7 +33,7 @@ def connect(platform: Platform) -> AirflowClient:
 
 
 def ask_prometheus(platform: Platform, path: str, **parameters: str) -> Any:
-    answer = httpx.get(f"{platform.url('prometheus')}/api/v1/{path}", params=parameters, trust_env=False)
+    answer = httpx.get(f"{platform.url('prometheus')}/api/v1/{path}", params=parameters, trust_env=False, timeout=60)
     return answer.raise_for_status().json()["data"]
 
 
@@ -212,9 +212,11 @@ def test_no_service_of_ours_is_root(platform: Platform) -> None:
 
 def test_nobody_gets_in_without_the_password(platform: Platform) -> None:
     url = platform.url("airflow")
-    assert httpx.get(f"{url}/api/v2/dags", trust_env=False).status_code == 401
-    assert httpx.get(f"{url}/brokerproof/", trust_env=False).status_code in (302, 307, 401, 403)
-    wrong = httpx.post(f"{url}/auth/token", json={"username": "admin", "password": "admin"}, trust_env=False)
+    assert httpx.get(f"{url}/api/v2/dags", trust_env=False, timeout=60).status_code == 401
+    assert httpx.get(f"{url}/brokerproof/", trust_env=False, timeout=60).status_code in (302, 307, 401, 403)
+    wrong = httpx.post(
+        f"{url}/auth/token", json={"username": "admin", "password": "admin"}, trust_env=False, timeout=60
+    )
     assert wrong.status_code == 401
 
 
@@ -226,8 +228,10 @@ def test_a_viewer_who_was_added_by_a_command_reads_and_starts_nothing(platform: 
     assert added.returncode == 0, added.stderr
     url = platform.url("airflow")
     credentials = {"username": "viewer", "password": "of the viewer"}
-    token = httpx.post(f"{url}/auth/token", json=credentials, trust_env=False).json()["access_token"]
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False) as viewer:
+    token = httpx.post(f"{url}/auth/token", json=credentials, trust_env=False, timeout=60).json()["access_token"]
+    with httpx.Client(
+        base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60
+    ) as viewer:
         assert viewer.get("/brokerproof/").status_code == 200
         run = {"dag_run_id": "of-a-viewer", "logical_date": None}
         assert viewer.post(f"/api/v2/dags/{SCENARIO}/dagRuns", json=run).status_code == 403

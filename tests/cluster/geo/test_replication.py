@@ -117,7 +117,7 @@ def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Configur
     address = geo.run.facts.addresses[cluster.find_owner()]
     for one in read(geo, US)[-5:]:
         path = f"{cluster.partitions[0][1]}/ledger/{one['segment']}/entry/{one['offset']}"
-        answer = httpx.get(f"http://{address}:8080{path}", trust_env=False)
+        answer = httpx.get(f"http://{address}:8080{path}", trust_env=False, timeout=60)
         assert answer.headers.get("X-Pulsar-replicated-from") == one["replicated_from"] == EU
 
 

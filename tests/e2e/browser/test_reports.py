@@ -115,7 +115,7 @@ def test_without_a_session_every_route_is_refused(running: Installation, recorde
     }
     routes = [re.sub(r"{(\w+)}", lambda field: values[field[1]], route.path) for route in make_report_app().routes]  # type: ignore[attr-defined]
     assert len(routes) >= 6
-    with httpx.Client(base_url=running.airflow.read_status().url) as stranger:
+    with httpx.Client(base_url=running.airflow.read_status().url, timeout=60) as stranger:
         for route in [*routes, "/docs", "/openapi.json", "/nothing"]:
             answer = stranger.get(f"/brokerproof{route}")
             assert answer.status_code in (401, 404), route
@@ -261,6 +261,7 @@ def test_a_screen_reader_finds_nothing_wrong(strict: Page, recorded: dict[str, s
         f"compare?a={run}&b={other}",
         "scenarios/repeating",
         "scenarios/repeating/groups?by=version",
+        "track-record",
     ):
         strict.goto(f"/brokerproof/{path}")
         found = Axe().run(strict).response["violations"]
