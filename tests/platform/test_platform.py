@@ -188,18 +188,20 @@ def test_sparks_master_refuses_jobs_without_the_secret(platform: Platform) -> No
 
     before = count_refusals()
     wrong = "--conf spark.authenticate=true --conf spark.network.crypto.enabled=true --conf spark.authenticate.secret=x"
+    # A job that is ended before the master has refused it would let the wait below go on in vain.
+    limit_s = 240
     for number, secret in enumerate(("", wrong)):
         job = f"/tmp/intruder-{number}.py"
         submit = (
             "export JAVA_HOME=$(python -c "
             "'from brokerproof.machine.java import find_spark_java_home as f; print(f())'); "
             f"echo 'from pyspark.sql import SparkSession as S; S.builder.getOrCreate().range(7).count()' > {job}; "
-            f"timeout 240 spark-submit --master spark://spark-master:7077 {secret} --name intruder {job}"
+            f"timeout {limit_s} spark-submit --master spark://spark-master:7077 {secret} --name intruder {job}"
         )
         scheduler = list_services(platform)["scheduler"]["Id"]
         made = platform.client.exec_create(scheduler, ["sh", "-c", submit])
         platform.client.exec_start(made["Id"], detach=True)
-    wait_until(lambda: count_refusals() >= before + 2, timeout_s=240, what="the master to refuse both", every_s=0.5)
+    wait_until(lambda: count_refusals() >= before + 2, timeout_s=limit_s, what="the master to refuse both", every_s=0.5)
     read = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8080/json/').read())"
     assert "intruder" not in platform.ask("spark-master", "python", "-c", read)
     assert "Registering app intruder" not in platform.client.logs(master).decode()
