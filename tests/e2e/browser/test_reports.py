@@ -261,6 +261,7 @@ def test_a_screen_reader_finds_nothing_wrong(strict: Page, recorded: dict[str, s
         f"compare?a={run}&b={other}",
         "scenarios/repeating",
         "scenarios/repeating/groups?by=version",
+        "track-record",
     ):
         strict.goto(f"/brokerproof/{path}")
         found = Axe().run(strict).response["violations"]
