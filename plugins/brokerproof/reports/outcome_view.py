@@ -18,6 +18,8 @@ from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts,
 
 # In characters.
 _LONGEST_REASON = 400
+# Columns of more faults are too narrow to be read.
+_MOST_FAULTS = 8
 
 
 def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
@@ -54,7 +56,9 @@ def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: C
             line(f"not applicable: {', '.join(names)} ({why})")
         for node in whole.restarts:
             line(describe_restarts(node))
-        if whole.recovery:
+        if len(whole.recovery) > _MOST_FAULTS:
+            line(f"recovery: the report has it of all {len(whole.recovery)} faults")
+        elif whole.recovery:
             console.print(_tabulate_recovery(whole))
             for reason, names in _group_unmeasured(whole).items():
                 line(f"not measured: {', '.join(names)} ({reason})")

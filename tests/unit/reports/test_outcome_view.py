@@ -91,6 +91,16 @@ def test_a_value_without_a_bound_and_the_reason_for_no_value_are_told() -> None:
     assert "not measured: rereplicate_s of gone (no segment was under-replicated)" in lines
 
 
+def test_many_faults_have_their_table_only_in_the_report() -> None:
+    recovery = {f"fault_{number}": {"rto_s": 1.0, "agree_s": None} for number in range(9)}
+    unmeasured = {fault: {"agree_s": "no replication was sampled"} for fault in recovery}
+    lines = show(recovery=recovery, unmeasured=unmeasured)
+    assert "recovery: the report has it of all 9 faults" in lines
+    assert not [line for line in lines if "│" in line or "not measured" in line]
+    del recovery["fault_8"]
+    assert any("│" in line for line in show(recovery=recovery, unmeasured=unmeasured))
+
+
 def test_messages_that_were_not_sent_are_counted_only_if_there_are_any() -> None:
     counts = {"publishes": 9, "acked": 8, "unknown": 1, "stored": 8, "deliveries": 8}
     assert "messages: 9 publishes, 8 acked, 1 unknown, 8 stored, 8 deliveries" in show(counts=counts | {"not_sent": 0})
