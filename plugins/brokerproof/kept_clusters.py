@@ -107,7 +107,8 @@ def _find_harm(scenario: Scenario, topology: Topology) -> str | None:
         return "its service managers count restarts from the beginning"
     for fault in scenario.faults:
         kind = FAULT_KINDS[fault.kind]
-        if fault.permanent or kind.destroys or kind.helps:
+        # Clients end with their run.
+        if fault.targets.client is None and (fault.permanent or kind.destroys or kind.helps):
             return f"{fault.name} leaves it unlike a new one"
     return None
 

@@ -16,6 +16,7 @@ from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import MISSING, Anomaly, SubscriptionType
 from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.scenario import Bound, Phase, Scenario
+from brokerproof.experiment.states import STATES
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, list_harmful_faults
@@ -75,14 +76,15 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
     """Yield a warning for each fault that waits for another fault to make nodes unhealthy, if the other never does."""
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
     for index, fault in enumerate(scenario.faults):
-        waited_for = fault.when.unhealthy if fault.when else None
-        if waited_for and (kinds[waited_for].leaves_nodes or kinds[waited_for].helps):
-            yield RunWarning(
-                field=f"faults.{index}.when.unhealthy",
-                what=f"`{waited_for}` ({kinds[waited_for].name}) leaves its nodes in service, so that they pass their "
-                "health checks, the timeline waits in vain, and the verdict is `unknown`",
-                remedy="name a fault that takes its nodes away, or leave the condition out",
-            )
+        for field, condition in fault.conditions.items():
+            waited_for = condition.unhealthy
+            if waited_for and (kinds[waited_for].leaves_nodes or kinds[waited_for].helps):
+                yield RunWarning(
+                    field=f"faults.{index}.{field}.unhealthy",
+                    what=f"`{waited_for}` ({kinds[waited_for].name}) leaves its nodes in service, so that they pass "
+                    "their health checks, the timeline waits in vain, and the verdict is `unknown`",
+                    remedy="name a fault that takes its nodes away, or leave the condition out",
+                )
 
 
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
@@ -171,7 +173,7 @@ def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) 
     if metric.unit == "messages" and workload.target_rate is not None:
         total = int(workload.target_rate * phases.total_s)
         return total, f"the three phases publish {total:,} messages"
-    harmful = [fault for fault in faults if not FAULT_KINDS[fault.kind].helps]
+    harmful = [fault for fault in faults if FAULT_KINDS[fault.kind].harms]
     if not metric.ends_with_load or not harmful:
         return math.inf, "every value is 0 or more"
     first = min(harmful, key=lambda fault: fault.at_s)
@@ -227,6 +229,7 @@ def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topolog
         "subscription with outputs": [each.name for each in subscriptions if each.outputs_guarantee],
         "anomaly": MISSING,
         "anomaly of a repeated message": (Anomaly.STORED_TWICE,),
+        "state": tuple(STATES),
         "run": ("run",),
         "run with more partitions": () if scenario.workload.grows_to is None else ("run",),
         "end of run": ("end_of_run",),

@@ -205,7 +205,7 @@ def check_what_the_campaign_says(installation: Installation) -> None:
     """The campaign ran one scenario after the other, and its sentence names the scenario that was not as expected."""
     client = installation.client()
     sentence = client.read_xcom("campaign", _RUN, "verdict", "problem")
-    assert str(sentence).startswith("1 of 2 scenarios have the expected outcome; reordering_unexpected is failed")
+    assert str(sentence).startswith("1 of 2 runs have the expected outcome; reordering_unexpected is failed")
     runs = {name: next(installation.settings.runs.glob(f"{name}-*-campaign")).name for name in CAMPAIGNS["campaign"]}
 
     def list_failed(scenario: str) -> set[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from brokerproof.experiment.fault import QUIET
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.workload import ClientRole, Commit, Subscription, WorkloadClient
 from brokerproof.faults.targets import list_clients
@@ -53,7 +54,8 @@ class ClientHarm:
     # The producers a second process of whose name took over, and those that a fault ended and something started again.
     fenced: frozenset[str] = frozenset()
     restarted_producers: frozenset[str] = frozenset()
-    # All producers, those that were down or frozen for a while, and clients that ended by themselves after the load.
+    # All producers, those that were down, frozen or without messages for a while, and clients that ended by themselves
+    # after the load.
     producers: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
     outlived: frozenset[str] = frozenset()
@@ -85,7 +87,7 @@ class ClientHarm:
         by_subscription = defaultdict[str, list[ClientEpoch]](list)
         for each in clients:
             by_subscription[each.subscription] += lives[each.label]
-        frozen = frozenset(label for kind, labels in faults.values() if kind == "pause" for label in labels)
+        frozen = frozenset(label for kind, labels in faults.values() if kind in ("pause", QUIET) for label in labels)
         producers = frozenset(each.label for each in clients if each.role is ClientRole.PRODUCER)
         phases, rate = read_record(run, PhaseTimes), scenario.workload.target_rate
         ends_at = phases.ends_at if phases else None

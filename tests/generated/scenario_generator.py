@@ -20,7 +20,7 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import GROW, TASK_RETRY, ClientMoment, Direction
+from brokerproof.experiment.fault import GROW, QUIET, TASK_RETRY, ClientMoment, Direction
 from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, SubscriptionType
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
@@ -217,6 +217,7 @@ class _Maker:
         if self._rng.random() < 0.45:
             self._add_client_faults(content)
         self._add_growth(content, random.Random(f"{seed}/grows_to"))
+        self._add_rest(content, random.Random(f"{seed}/quiet"))
         given = {field: value for field, value in content.items() if value not in ({}, [])}
         # Only plain values, none of them twice, so that the file has neither tags nor anchors.
         plain: dict[str, Any] = json.loads(json.dumps(given))
@@ -361,6 +362,20 @@ class _Maker:
         at_s = round(rng.uniform(0, self._impact_s * 0.5), 1)
         content["faults"].append({"name": GROW, "kind": GROW, "targets": {"now": "topic_owner"}, "at_s": at_s})
 
+    def _add_rest(self, content: dict[str, Any], rng: random.Random) -> None:
+        """Leave producers without messages for a while."""
+        if rng.random() > 0.2:
+            return
+        workload = content["workload"]
+        targets: dict[str, Any] = {"client": str(ClientRole.PRODUCER)}
+        if rng.random() < 0.5:
+            targets["count"] = rng.randint(1, workload["producers"])
+        at_s = round(rng.uniform(0, self._impact_s * 0.6), 1)
+        rest: dict[str, Any] = {"name": QUIET, "kind": QUIET, "targets": targets, "at_s": at_s}
+        if rng.random() < 0.7:
+            rest["heal_after_s"] = round(rng.uniform(0.5, self._impact_s - at_s), 1)
+        content["faults"].append(rest)
+
     def _add_outputs(self, content: dict[str, Any]) -> None:
         """Let consumers of some subscriptions write outputs, and add bounds of these outputs."""
         rng = self._rng
@@ -410,7 +425,7 @@ class _Maker:
         rng = self._rng
         subscriptions = workload["subscriptions"]
         on_standby = [one for one in subscriptions if "standby" in one]
-        kinds = [name for name, kind in FAULT_KINDS.items() if kind.is_for_clients and name != "start"]
+        kinds = [name for name, kind in FAULT_KINDS.items() if kind.is_for_clients and name not in ("start", QUIET)]
         # Most clients die or freeze; a repeated task ends all clients of its role.
         kind = "start" if on_standby and rng.random() < 0.4 else rng.choice([*kinds, "kill", "kill", "stop", "pause"])
         role = ClientRole.PRODUCER

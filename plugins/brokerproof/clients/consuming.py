@@ -59,6 +59,8 @@ class ConsumerTask:
     cluster: str
     subscription: str
     consumer: str
+    # Whether only a fault starts it.
+    standby: bool = False
 
     def find_subscription(self, run: Run) -> Subscription:
         """Return the consumer's subscription from the scenario."""
@@ -87,6 +89,7 @@ def plan_consumers(run: Run) -> list[ConsumerTask]:
             cluster=each.cluster,
             subscription=each.subscription,
             consumer=each.name,
+            standby=each.standby,
         )
         for each in run.scenario.workload.list_clients(run.topology, ClientRole.CONSUMER)
     ]
@@ -99,6 +102,8 @@ class MovingConsumer:
         self.run, self.task = run, task
         self.subscription = task.find_subscription(run)
         self.first_incarnation = task.find_incarnations(run, epoch).start
+        # A fault started it, maybe while another one keeps the cluster from answering.
+        self._is_started_late = epoch > 0 or task.standby
         # The consumer's current cluster.
         self.cluster = task.cluster
         self.has_subscribed = False
@@ -166,7 +171,7 @@ class MovingConsumer:
         """Receive on one cluster until `stopping` or, before the first move, `leaving` is set."""
         clients = make_clients(self.run, cluster, self.subscription.region)
         try:
-            consumer = self._subscribe(clients, cluster, again=moves > 0)
+            consumer = self._subscribe(clients, cluster, again=moves > 0 or self._is_started_late)
             self.cluster, self.has_subscribed = cluster, True
             self.deliveries.begin(clients.describe, cluster=cluster, incarnation=self.first_incarnation + moves)
             if not moves:
@@ -194,7 +199,8 @@ class MovingConsumer:
     def _subscribe(self, clients: Clients, cluster: str, *, again: bool) -> Consumer:
         """Return a consumer on the cluster. If `again` is True, try every second until the cluster answers.
 
-        A cluster that a subscription moves to may be broken at first. If `stopping` is set, the last error is raised.
+        A cluster may be broken when a subscription moves to it, or when a fault starts the consumer. If `stopping` is
+        set, the last error is raised.
         """
         while True:
             try:

@@ -4,9 +4,9 @@ Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD [be
 EPOCH is the number of this process among all processes of the client, from 0. With `beside`, an earlier one runs.
 
 The schedule is open-loop: message i is due at start + i / rate, in any state of the cluster, until the run's phases
-end. If the load has to find its rate, the schedule follows the record `LoadRates`. While `max_pending` attempts have no
-result, due messages are held back. After the schedule, `settle_s` seconds remain to send these messages and to get
-results. Messages still held back then are recorded as not sent.
+end. If the load has to find its rate, or a fault quiets it, the schedule follows the record `LoadRates`. While
+`max_pending` attempts have no result, due messages are held back. After the schedule, `settle_s` seconds remain to send
+these messages and to get results. Messages still held back then are recorded as not sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from brokerproof.clients.record import (
 )
 from brokerproof.clients.schedule import Schedule, list_changes
 from brokerproof.errors import RunError, shorten
-from brokerproof.experiment.fault import ClientMoment
+from brokerproof.experiment.fault import QUIET, ClientMoment
 from brokerproof.experiment.workload import MAX_RATE, MOST_RATE, ClientRole, OnRestart
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
@@ -66,9 +66,9 @@ _NO_PHASES_S = 500.0
 # Seconds that pending attempts may take after the timeline broke or the task is gone.
 _EARLY_SETTLE_S = 1.0
 _CLOSE_S = 10.0
-# A cluster may refuse the name of a killed producer for this many seconds. The second number is the time between two
-# attempts.
-_RECONNECT_S, _RECONNECT_EVERY_S = 20.0, 0.2
+# A producer that is started again tries to connect for this many seconds, because the cluster may take the killed one
+# for alive, or have another fault. The second number is the time between two attempts.
+_RECONNECT_S, _RECONNECT_EVERY_S = 120.0, 0.2
 # A second producer of a name tries for this many seconds. A system may fence the first one and refuse the second one at
 # once, because the first one's end is not complete yet.
 _CONTEST_S = 2.0
@@ -90,7 +90,7 @@ log = logging.getLogger(__name__)
 class ProducerTask:
     """One producer: the cluster that it publishes to, the keys of its messages, and its rate in messages a second.
 
-    If the load has to find its rate, `rate` is the first one, and later ones are in the record `LoadRates`. The share
+    `label` belongs to no other client. Rates after the first one, `rate`, are in the record `LoadRates`. The share
     `hot_key_share` of its messages has the first key, and the other keys share the rest. If it is None, all keys take
     turns.
     """
@@ -99,6 +99,7 @@ class ProducerTask:
     client: str
     cluster: str
     producer: str
+    label: str
     keys: tuple[str, ...]
     rate: float
     hot_key_share: float | None = None
@@ -129,6 +130,7 @@ def plan_producers(run: Run) -> list[ProducerTask]:
             client=each.client,
             cluster=each.cluster,
             producer=each.name,
+            label=each.label,
             # A key belongs to one producer of one cluster, because no system promises order across two clusters.
             keys=tuple(f"k{key}" for key in range(each.number, workload.keys, len(clients))),
             rate=rate / workload.producers,
@@ -143,9 +145,10 @@ def make_schedule(
 ) -> Schedule:
     """Return the schedule of a producer that began with message `first` at a Unix time.
 
-    `rates` has the rates that were found so far.
+    `rates` has the rates that were recorded so far.
     """
-    return Schedule(start_at, task.rate, list_changes(rates, run.scenario.workload.producers), first=first)
+    changes = list_changes(rates, run.scenario.workload.producers, task.label)
+    return Schedule(start_at, task.rate, changes, first=first)
 
 
 class Attempt(NamedTuple):
@@ -251,6 +254,7 @@ class ScheduledProducer:
         self._start_at = 0.0
         self._schedule = Schedule(0.0, task.rate)
         self._seeks_rate = self.workload.rate == MAX_RATE
+        self._follows_rates = self._seeks_rate or any(fault.kind == QUIET for fault in run.scenario.faults)
         self._ended = False
         self._keep_error: Exception | None = None
         self._asked_at = 0.0
@@ -478,7 +482,7 @@ class ScheduledProducer:
         self._asked_at = now
         if self._keep_error is not None:
             raise self._keep_error
-        if self._seeks_rate:
+        if self._follows_rates:
             self._follow_rates()
         phases = read_record(self.run, PhaseTimes)
         if phases is not None:
@@ -499,7 +503,7 @@ class ScheduledProducer:
         if rates is None:
             return
         self._schedule = self._make_schedule(rates)
-        if rates.found is not None:
+        if self._seeks_rate and rates.found is not None:
             self._seeks_rate, self._watch = False, RateWatch(self._schedule.rate)
 
     def _make_schedule(self, rates: LoadRates | None) -> Schedule:

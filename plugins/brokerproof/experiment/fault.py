@@ -24,6 +24,8 @@ _MOMENTS = frozenset(ClientMoment)
 TASK_RETRY = "task_retry"
 # The kind of fault that gives the topic more partitions. Only then, `workload.grows_to` applies.
 GROW = "grow"
+# The kind of fault in which producers have nothing to send. Only in a run with such a fault, a found rate may change.
+QUIET = "quiet"
 
 
 class Targets(FrozenModel):
@@ -119,7 +121,7 @@ class LinkChange(FrozenModel):
 
 
 class When(FrozenModel):
-    """A condition that a fault waits for before it is injected."""
+    """A condition that a fault waits for before it is injected, or before it is healed."""
 
     rereplicated: str | None = Field(
         None, description="name of an earlier fault; all data that its nodes held is replicated again"
@@ -178,17 +180,29 @@ class Fault(FrozenModel):
     heal_after_s: float | None = Field(
         None, ge=0, description="instead of `heal_at_s`: seconds after it took effect; 0 makes `stop` a restart"
     )
+    heal_when: When | None = Field(
+        None, description="instead of `heal_at_s`: a condition on an earlier fault, after which it is healed"
+    )
     permanent: bool = Field(False, description="it is never healed, as with a datacenter that is destroyed")
 
     @property
     def earliest_heal_s(self) -> float | None:
         """The earliest time of its healing, in seconds after the impact phase began; None if the load has ended then.
 
-        A fault with `heal_after_s` may be healed later, because it waits for a condition or for its effect.
+        A fault with `heal_after_s` or `heal_when` may be healed later, because it waits for a condition or its effect.
         """
+        if self.heal_when is not None:
+            return self.at_s
         return self.heal_at_s if self.heal_after_s is None else self.at_s + self.heal_after_s
 
     @property
+    def conditions(self) -> dict[str, When]:
+        """The conditions that it waits for, by field."""
+        both = {"when": self.when, "heal_when": self.heal_when}
+        return {field: condition for field, condition in both.items() if condition is not None}
+
+    @property
     def lengthens_s(self) -> float:
-        """By how many seconds the load may go on for it at most, because it waits for a condition."""
-        return 0.0 if self.when is None else self.when.within_s + (self.heal_after_s or 0) + _COURSE_S
+        """By how many seconds the load may go on for it at most, because it waits for conditions."""
+        waits_s = sum(condition.within_s + _COURSE_S for condition in self.conditions.values())
+        return waits_s + (self.heal_after_s or 0) if waits_s else 0.0

@@ -6,8 +6,9 @@ and answers (clients/client_life.py).
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from brokerproof.clock import Clock
@@ -15,7 +16,17 @@ from brokerproof.errors import NodeError
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.workload import WorkloadClient
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ClientEpochs, ClientOrder, ClientState, read_record, write_record
+from brokerproof.run.live_status import read_live_status
+from brokerproof.run.load_rate import find_rate
+from brokerproof.run.records import (
+    ClientEpochs,
+    ClientOrder,
+    ClientState,
+    LoadRates,
+    RateStep,
+    read_record,
+    write_record,
+)
 from brokerproof.runtimes.protocols import NodeSpec
 
 # A task answers within this many seconds, beside the time that a moment, a start or an end in order may take.
@@ -24,6 +35,10 @@ _ENDED = frozenset({ClientState.STOPPED, ClientState.KILLED})
 _RUNS = frozenset({ClientState.RUNNING, ClientState.FENCED})
 # A second process starts and connects, and the first one ends, within this time.
 _FENCE_S = 120.0
+# Producers read the record of their rates four times a second.
+_NOTICE_US = 1_000_000
+# What evidence has of a producer's counts.
+_SHOWN = ("due", "scheduled", "pending", "acked")
 # Two faults that act on one client at a time take turns.
 _turns = threading.Lock()
 
@@ -91,6 +106,37 @@ class ClientRuntime:
             f"attempt {ended.attempt} of its Spark task ended with process {ended.epoch}, "
             f"and attempt {epochs[-1].attempt} began with process {epochs[-1].epoch}"
         )
+
+    def set_rate(self, names: Collection[str], *, is_quiet: bool) -> None:
+        """Let producers have nothing to send, or the load's rate, from the near future on.
+
+        Raises NodeError if the load has not found its rate.
+        """
+        rate = 0 if is_quiet else find_rate(self.run)
+        if rate is None:
+            raise NodeError("the load has not found its rate")
+        with _turns:
+            rates = read_record(self.run, LoadRates)
+            earlier, found = (rates.steps, rates.found) if rates else ((), None)
+            now_us = self.clock.now_us()
+            step = RateStep(at=now_us + _NOTICE_US, rate=rate, producers=tuple(sorted(names)))
+            write_record(self.run, LoadRates(steps=(*earlier, step), found=found, at=now_us))
+
+    def evidence_of_rate(self, names: Collection[str], *, is_quiet: bool) -> str | None:
+        """Return evidence that producers have nothing to send, or that they have the load's rate; None until it is so.
+
+        A producer that still has to send what was due before has something to send.
+        """
+        rates = read_record(self.run, LoadRates)
+        step = next(each for each in reversed(rates.steps) if set(names) <= set(each.producers)) if rates else None
+        if step is None or (not step.rate) is not is_quiet or self.clock.now_us() < step.at:
+            return None
+        shown = {name: read_live_status(self.run, self.clients[name].client) for name in names}
+        if any(each.get("due_us", 0) <= step.at for each in shown.values()):
+            return None
+        if is_quiet and any(each["scheduled"] < each["due"] for each in shown.values()):
+            return None
+        return json.dumps({name: {key: status[key] for key in _SHOWN} for name, status in shown.items()})
 
     def is_alive(self, name: str) -> bool:
         return self._read(name).state not in _ENDED

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
 from brokerproof.faults.courses import Course, run_courses
@@ -22,6 +23,8 @@ from brokerproof.systems.abilities import CountsMissingCopies, find_abilities
 log = logging.getLogger(__name__)
 
 _HEAL_TIMEOUT_S = 120.0
+# Seconds between two attempts to heal a fault.
+_HEAL_EVERY_S = 1.0
 # Seconds between two questions whether the nodes of a healed fault are healthy.
 _ASK_EVERY_S = 0.1
 # At the end, the healed faults are asked about in turns. One answer may take at most this many seconds.
@@ -43,11 +46,26 @@ class Healing:
         yield from self._await_recovery(fault, timeout_s=_HEAL_TIMEOUT_S)
 
     def _begin_healing(self, fault: Fault) -> Course[None]:
-        targets = self._injections.targets[fault.name]
-        kind, around = FAULT_KINDS[fault.kind], self._injections.make_surroundings(fault)
+        """Begin to heal a fault.
+
+        What makes a wiped node usable again may need nodes of another fault. So after a NodeError it is tried again for
+        `_HEAL_TIMEOUT_S` seconds, if there is another fault.
+        """
+        targets, kind, waits = self._injections.targets[fault.name], FAULT_KINDS[fault.kind], self._stage.waits
         self._injections.record(fault, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
-        yield from self._stage.waits.do(lambda: kind.heal(around, targets))
+        deadline = self._stage.clock.monotonic_s() + _HEAL_TIMEOUT_S
+        while True:
+            around = self._injections.make_surroundings(fault)
+            try:
+                yield from waits.do(partial(kind.heal, around, targets))
+            except NodeError as error:
+                if len(self._injections.targets) == 1 or self._stage.clock.monotonic_s() > deadline:
+                    raise
+                log.warning("%s is healed again: %s", fault.name, error)
+                yield from waits.wait_until(self._stage.clock.now_us() + int(_HEAL_EVERY_S * 1e6))
+            else:
+                return
 
     def _await_recovery(self, fault: Fault, *, timeout_s: float) -> Course[None]:
         find = self._make_question(fault)

@@ -107,6 +107,8 @@ class FaultKind(ABC):
     done: ClassVar[str]
     # Whether it helps the cluster to recover from an earlier fault. It is then a part of that fault's recovery.
     helps: ClassVar[bool] = False
+    # Whether it does any harm that is measured. One that does not is a part of the experiment's course.
+    harms: ClassVar[bool] = True
     # Whether its nodes do not run until it is healed.
     ends_nodes: ClassVar[bool] = False
     # Whether it wipes the data of its nodes.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from brokerproof.errors import InputError, RunError
-from brokerproof.experiment.fault import TASK_RETRY
+from brokerproof.experiment.fault import QUIET, TASK_RETRY
 from brokerproof.experiment.workload import ClientRole
 from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
 
@@ -73,6 +73,35 @@ class TaskRetry(FaultKind):
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Do nothing, because Spark has repeated the task."""
+
+
+@register_fault
+class Quiet(FaultKind):
+    """Leaves producers without messages to send until it is healed. They stay connected, and nothing is broken."""
+
+    name, done = QUIET, "without messages to send"
+    is_for_nodes, is_for_clients = False, True
+    harms = False
+    leaves_nodes = True
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        super().check(fault, topology)
+        if fault.targets.client is not ClientRole.PRODUCER:
+            raise InputError(
+                "`quiet` is done to producers", field="targets.client", remedy="give `targets: {client: producer}`"
+            )
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        _require_clients(around).set_rate(targets, is_quiet=True)
+
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        return _require_clients(around).evidence_of_rate(targets, is_quiet=True)
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        _require_clients(around).set_rate(targets, is_quiet=False)
+
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        return _require_clients(around).evidence_of_rate(targets, is_quiet=False)
 
 
 def _require_clients(around: Surroundings) -> ClientRuntime:

@@ -89,6 +89,7 @@ class Start(FaultKind):
     name, done = "start", "started"
     is_for_clients = True
     helps = True
+    harms = False
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, around.start)

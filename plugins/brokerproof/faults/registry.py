@@ -5,11 +5,12 @@ from __future__ import annotations
 import brokerproof.faults.on_clients
 import brokerproof.faults.on_network
 import brokerproof.faults.on_nodes  # noqa: F401
+from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.faults.kind import FAULT_KINDS
 
-__all__ = ["FAULT_KINDS", "list_destroying_faults", "list_harmful_faults", "suggest_kind"]
+__all__ = ["FAULT_KINDS", "draw_faults", "list_destroying_faults", "list_harmful_faults", "suggest_kind"]
 
 _RESTART = (
     "a restart is `stop` with `heal_after_s: 0` or `heal_at_s`, as in `{kind: stop, targets: …, heal_after_s: 0}`"
@@ -43,12 +44,18 @@ def suggest_kind(name: str) -> str:
 
 
 def list_harmful_faults(scenario: Scenario) -> list[str]:
-    """Return the names of the scenario's faults that do harm: all except those that help the cluster to recover."""
-    return [
-        fault.name for fault in scenario.faults if not (fault.kind in FAULT_KINDS and FAULT_KINDS[fault.kind].helps)
-    ]
+    """Return the names of the scenario's faults that do harm."""
+    return [fault.name for fault in scenario.faults if fault.kind not in FAULT_KINDS or FAULT_KINDS[fault.kind].harms]
 
 
 def list_destroying_faults(scenario: Scenario) -> list[str]:
     """Return the names of the scenario's faults that wipe the data of their nodes."""
     return [fault.name for fault in scenario.faults if fault.kind in FAULT_KINDS and FAULT_KINDS[fault.kind].destroys]
+
+
+def draw_faults(scenario: Scenario, seed: int) -> list[Fault]:
+    """Return the faults that the scenario's `draw` gives for a seed; empty if it has none."""
+    if scenario.draw is None:
+        return []
+    destroying = [name for name, kind in FAULT_KINDS.items() if kind.destroys]
+    return scenario.draw.draw_faults(seed, scenario.phases.impact_s, destroying)

@@ -86,7 +86,7 @@ class Timeline:
         )
         self._measure_utilization = measure_utilization
         # The faults for whose end the impact phase waits. A wait for a condition has an unknown length.
-        self._awaited = {fault.name for fault in self._faults if fault.when is not None}
+        self._awaited = {fault.name for fault in self._faults if fault.conditions}
         self._injections = Injections(self._stage)
         self._copies = CopiesRecorder(self._stage, self._injections)
         self._targets = TargetFinder(self._stage)
@@ -209,6 +209,9 @@ class Timeline:
         yield from self._inject(fault, targets, heal_at)
         if fault.heal_after_s is not None:
             heal_at = self._stage.clock.now_us() + int(fault.heal_after_s * 1e6)
+        if fault.heal_when is not None:
+            yield from _await_condition(self._stage, self._injections, fault, fault.heal_when)
+            heal_at = self._stage.clock.now_us()
         if heal_at is not None:
             yield from waits.wait_until(heal_at)
             try:

@@ -267,8 +267,8 @@ def _make_shapes(
 ) -> Iterator[dict[str, Any]]:
     """Yield the shapes of each injected fault: up to two bands, a line and a bar.
 
-    The first band lasts from injection to healing, and the second from healing to recovery. A fault that only helps
-    another fault's recovery has no first band. The line marks the time at which the fault took effect or, if this is
+    The first band lasts from injection to healing, and the second from healing to recovery. A fault that does no harm
+    has no first band. The line marks the time at which the fault took effect or, if this is
     not known, was injected. The bar, above the rows, shows an RTO above 0.
     """
     for fault in faults:
@@ -279,7 +279,7 @@ def _make_shapes(
         )
         if injected is None:
             continue
-        if not fault.helps:
+        if fault.harms:
             yield _make_band(injected, healed or recovered or end_ms, _BROKEN)
         if healed is not None:
             yield _make_band(healed, recovered or end_ms, _HEALING)

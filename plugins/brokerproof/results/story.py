@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.fault import QUIET, Fault
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.numbers import format_seconds, format_time, join_names
 from brokerproof.experiment.verdict import Verdict
@@ -30,10 +30,10 @@ class DescribedFault:
     doubt: str = ""
 
     @property
-    def helps(self) -> bool:
-        """Whether the fault helps the cluster to recover from another fault."""
+    def harms(self) -> bool:
+        """Whether the fault does harm. One whose kind is not known does."""
         kind = FAULT_KINDS.get(self.course.kind)
-        return kind is not None and kind.helps
+        return kind is None or kind.harms
 
     @property
     def sentence(self) -> str:
@@ -117,12 +117,12 @@ def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) ->
 
 def _begins_with_name(faults: Sequence[DescribedFault]) -> bool:
     """Whether the story begins with the name of a node, region or cluster, which must keep its spelling."""
-    first = next((fault for fault in faults if not fault.helps), None)
+    first = next((fault for fault in faults if fault.harms), None)
     return first is not None and first.course.effective_at is not None
 
 
 def _tell_faults(faults: Sequence[DescribedFault]) -> Iterator[str]:
-    harmful = [fault for fault in faults if not fault.helps]
+    harmful = [fault for fault in faults if fault.harms]
     overlaps = _find_overlaps(harmful)
     longest = max(overlaps.values(), key=lambda overlap: overlap.length_us, default=None)
     for number, fault in enumerate(harmful):
@@ -145,6 +145,11 @@ def _tell_faults(faults: Sequence[DescribedFault]) -> Iterator[str]:
         )
     if not harmful:
         yield "nothing was broken"
+    for fault in faults:
+        begin, end = fault.course.effective_at, fault.course.healed_at
+        if fault.course.kind == QUIET and begin is not None:
+            until = "the end" if end is None else format_time(end)
+            yield f"{fault.sentence} from {format_time(begin)} to {until}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +200,7 @@ def _tell_doubt(fault: DescribedFault) -> str:
 
 
 def _tell_pause(faults: Sequence[DescribedFault], judgement: Judgement) -> str:
-    if not any(not fault.helps and fault.course.effective_at is not None for fault in faults):
+    if not any(fault.harms and fault.course.effective_at is not None for fault in faults):
         return ""
     rows = [row for row in judgement.measurements if row.metric == "longest_ack_gap_s"]
     values = [row.value for row in rows if row.value is not None]

@@ -328,10 +328,14 @@ class FaultsUndone(Record):
 
 
 class RateStep(StrictModel):
-    """The rate of the producers of one cluster together, in messages a second, from the time `at` on."""
+    """The rate of the producers of one cluster together, in messages a second, from the time `at` on.
+
+    0 is no message at all. A step is of the producers in `producers`, by label; if this is empty, of all.
+    """
 
     at: Moment
-    rate: float = Field(gt=0)
+    rate: float = Field(ge=0)
+    producers: tuple[str, ...] = ()
 
 
 class FoundRate(StrictModel):
@@ -346,7 +350,7 @@ class FoundRate(StrictModel):
 
 
 class LoadRates(Record):
-    """The rates of a load that finds its rate by itself. All producers follow this record.
+    """The rates of a load that finds its rate by itself, or that a fault quiets. All producers follow this record.
 
     A step is written before its time, so that all producers change their rates at the same moment.
     """

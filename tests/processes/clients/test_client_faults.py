@@ -64,7 +64,8 @@ def make(tmp_path: Path, endless: None, monkeypatch: pytest.MonkeyPatch) -> Iter
                 "settle_s": 1,
                 "workload.rate": 1000,
                 "workload.producers": 1,
-                "workload.client": {"on_restart": on_restart},
+                # Every seventh message has no answer, and a slow machine must not make the producer wait for one.
+                "workload.client": {"on_restart": on_restart, "max_pending": 100_000},
                 "overrides.system": "endless",
                 "faults": [{"name": "f", "kind": kind, "targets": targets}],
             },
@@ -406,3 +407,31 @@ def test_a_client_does_nothing_after_its_moment(tmp_path: Path) -> None:
             process.kill()
             output, _ = process.communicate()
         assert output == b""
+
+
+def test_a_producer_that_a_fault_quiets_sends_nothing_until_it_is_healed(make: Any) -> None:
+    run = make("quiet", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    runtime = act_on(run)
+    assert runtime.evidence_of_rate([PRODUCER], is_quiet=True) is None
+    runtime.set_rate([PRODUCER], is_quiet=True)
+    quiet = lambda: runtime.evidence_of_rate([PRODUCER], is_quiet=True)  # noqa: E731
+    wait_until(lambda: quiet() is not None, timeout_s=60, what="a quiet producer")
+    quiet_at = clock.now_us()
+    wait_until(lambda: clock.now_us() > quiet_at + 2_000_000, timeout_s=60, what="two quiet seconds")
+    assert runtime.evidence_of_rate([PRODUCER], is_quiet=False) is None
+    healed_at = clock.now_us()
+    runtime.set_rate([PRODUCER], is_quiet=False)
+    assert runtime.evidence_of_rate([PRODUCER], is_quiet=False) is None
+    busy = lambda: runtime.evidence_of_rate([PRODUCER], is_quiet=False)  # noqa: E731
+    wait_until(lambda: busy() is not None, timeout_s=60, what="a busy producer")
+    before = len(task.rows)
+    wait_until(lambda: len(task.rows) > before + 300, timeout_s=60, what="rows of the time after it")
+    rows = end(run, task)
+    outcomes(rows)
+    times = [row[name].timestamp() * 1e6 for row in rows for name in ("scheduled_at", "sent_at")]
+    assert not [at for at in times if quiet_at <= at <= healed_at]
+    assert [at for at in times if at < quiet_at]
+    assert [at for at in times if at > healed_at]
+    assert all(row["scheduled_at"] <= row["sent_at"] for row in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -146,6 +147,29 @@ def test_a_consumer_that_moves_tries_until_the_cluster_answers(
     consumer.stopping.set()
     assert attempts == [EU, US, US, US, US]
     assert consumer.error is None
+
+
+@pytest.mark.parametrize(("epoch", "standby", "attempts"), [(0, False, 1), (1, False, 4), (0, True, 4)])
+def test_a_consumer_that_a_fault_starts_tries_until_the_cluster_answers(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch, epoch: int, standby: bool, attempts: int
+) -> None:
+    made: list[str] = []
+
+    class Late(Clients):
+        def consumer(self, subscription: Any, name: str) -> Clients:
+            made.append(name)
+            if len(made) < 4:
+                raise NotAnsweringError("no answer in 3 s")
+            return self
+
+    plant_system(monkeypatch, PlantedSystem(clients=Late))
+    monkeypatch.setattr(consuming, "_SUBSCRIBE_EVERY_S", 0.01)
+    started = MovingConsumer(consumer.run, replace(consumer.task, standby=standby), epoch=epoch)
+    threading.Thread(target=started.receive_all, daemon=True).start()
+    wait_until(lambda: started.deliveries.count > 5 or started.error is not None, timeout_s=10, what="messages")
+    started.stopping.set()
+    assert len(made) == attempts
+    assert isinstance(started.error, NotAnsweringError) == (attempts == 1)
 
 
 def test_a_cluster_that_never_answers_a_move_is_told_at_the_end(

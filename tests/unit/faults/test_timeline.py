@@ -19,6 +19,7 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.clock import Clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, MachineError, NodeError, RunError
 from brokerproof.experiment.fault import Fault, Targets
+from brokerproof.faults import healing
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import list_possible_targets, read_doubts_about_targets, resolve_targets
@@ -392,6 +393,29 @@ def test_a_node_that_cannot_be_started_is_an_error_though_it_has_a_service_manag
     nodes.refuse_start = True
     with pytest.raises(NodeError, match="it does not start"):
         execute(run, nodes)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_healing_that_needs_a_node_of_another_fault_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    monkeypatch.setattr(healing, "_HEAL_EVERY_S", 0.05)
+    wiped = {"name": "wiped", "kind": "destroy", "targets": {"nodes": ["bookie-eu-1"]}, "heal_at_s": 0.3}
+    frozen = {"name": "frozen", "kind": "pause", "targets": {"nodes": ["metadata-1"]}, "heal_at_s": 0.6}
+    run, nodes = make(tmp_path, [wiped, frozen] if others else [wiped])
+    resets: list[str] = []
+
+    def reset(spec: Any) -> None:
+        resets.append(spec.name)
+        if "metadata-1" in nodes.frozen or not others:
+            raise NodeError("the metadata store does not answer")
+
+    nodes.reset = reset  # type: ignore[method-assign]
+    with nullcontext() if others else pytest.raises(NodeError, match="store does not answer"):
+        execute(run, nodes)
+    assert left_by(run).undone == others
+    # Without another fault, the second try is that of the end of the load.
+    assert len(resets) > 2 if others else len(resets) == 2
 
 
 def test_a_service_manager_that_died_is_a_problem_though_every_fault_was_undone(tmp_path: Path) -> None:
@@ -1040,6 +1064,29 @@ def test_a_fault_that_waits_and_never_recovers_does_not_keep_the_load_up(
     assert last is not None
     assert (last.recovery_at - last.impact_at) / 1e6 == pytest.approx(times["second", "effective"] + 20, abs=6)
     assert any("broker-eu-2" in problem for problem in left_by(run).problems)
+
+
+def test_a_fault_is_healed_when_an_earlier_one_is_healthy_again(tmp_path: Path) -> None:
+    first = {"name": "first", "kind": "kill", "targets": {"nodes": ["broker-eu-1"]}, "heal_after_s": 3}
+    held = {"name": "held", "kind": "pause", "targets": {"nodes": ["bookie-eu-1"]}, "at_s": 1}
+    run, nodes = make(tmp_path, [first, {**held, "heal_when": {"healthy": "first", "for_s": 5}}], **LONG)
+    time = SimulatedClock()
+    make_slow(nodes, time, "broker-eu-1", healing_s=7)
+    execute(run, nodes, clock=time)
+    times = times_of(run)
+    assert times["held", "injecting"] == pytest.approx(1, abs=0.1)
+    assert times["held", "healing"] - times["first", "recovered"] == pytest.approx(5, abs=0.6)
+    assert left_by(run).undone
+
+
+def test_a_fault_whose_condition_for_healing_never_comes_breaks_the_run(tmp_path: Path) -> None:
+    first = {"name": "first", "kind": "kill", "targets": {"nodes": ["broker-eu-1"]}, "heal_after_s": 3}
+    held = {"name": "held", "kind": "pause", "targets": {"nodes": ["bookie-eu-1"]}}
+    when = {"healthy": "first", "for_s": 5, "within_s": 20}
+    run, nodes = make(tmp_path, [first, {**held, "heal_when": when}], **LONG)
+    nodes.is_healthy = lambda spec: spec.name != "broker-eu-1"  # type: ignore[method-assign]
+    with pytest.raises(DeadlineError, match="waited 20 s for first"):
+        execute(run, nodes, clock=SimulatedClock())
 
 
 def test_brokers_that_stand_by_are_nobody_to_ask_until_they_are_started(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.draw import Draw
+from brokerproof.experiment.fault import When
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Loosened, Scenario
 from brokerproof.experiment.topology import Topology
@@ -32,6 +33,8 @@ def write_page(scenario: Scenario, topology: Topology) -> str:
         "**Timeline**, in seconds from the moment that the topic held the target rate",
         _tabulate_timeline(scenario),
     ]
+    if scenario.draw is not None:
+        sections += ["**Faults that a seed draws**, with rests between them", _tabulate_moves(scenario.draw)]
     if scenario.bounds:
         sections += ["**Bounds**", _tabulate_bounds(scenario)]
     return "\n\n".join(section.strip() for section in sections)
@@ -105,13 +108,24 @@ def _tabulate_timeline(scenario: Scenario) -> str:
     for fault in scenario.faults:
         link = f" ({_list_fields(fault.link)})" if fault.link else ""
         action = f"`{fault.name}`: {fault.kind} {_list_fields(fault.targets)}{link}"
-        rows.append((impact + fault.at_s, action + _describe_condition(fault)))
+        for_good = ", for good" if fault.permanent else ""
+        rows.append((impact + fault.at_s, action + _describe_condition(fault.when) + for_good))
         if fault.earliest_heal_s is not None:
             after = f" {fault.heal_after_s:g} s after its effect" if fault.heal_after_s is not None else ""
-            rows.append((impact + fault.earliest_heal_s, f"`{fault.name}` is healed{after}"))
+            waits = _describe_condition(fault.heal_when)
+            rows.append((impact + fault.earliest_heal_s, f"`{fault.name}` is healed{after}{waits}"))
     rows.append((phases.total_s, "the load ends; drain, read back, verify"))
     rows.sort(key=lambda row: row[0])
     return "\n".join(["| s | |", "|---:|---|", *(f"| {at:g} | {event} |" for at, event in rows)])
+
+
+def _tabulate_moves(draw: Draw) -> str:
+    rows = ["| fault | what it is | lasts |", "|---|---|---|"]
+    for name, move in draw.moves.items():
+        link = f" ({_list_fields(move.link)})" if move.link else ""
+        lasts = f"{move.lasts_s[0]:g} to {move.lasts_s[1]:g} s" if move.lasts_s else ""
+        rows.append(f"| `{name}` | {move.kind} {_list_fields(move.targets)}{link} | {lasts} |")
+    return "\n".join(rows)
 
 
 def _list_fields(model: FrozenModel) -> str:
@@ -122,15 +136,13 @@ def _list_fields(model: FrozenModel) -> str:
     )
 
 
-def _describe_condition(fault: Fault) -> str:
-    """Return a text with the condition that a fault waits for, and with `for good` if the fault is permanent."""
-    waits = ""
-    if fault.when and fault.when.rereplicated:
-        waits = f", once `{fault.when.rereplicated}` is re-replicated"
-    elif fault.when:
-        which, earlier = ("every", fault.when.healthy) if fault.when.healthy else ("no", fault.when.unhealthy)
-        waits = f", once {which} node of `{earlier}` was healthy for {fault.when.for_s:g} s"
-    return waits + (", for good" if fault.permanent else "")
+def _describe_condition(when: When | None) -> str:
+    if when is None:
+        return ""
+    if when.rereplicated:
+        return f", once `{when.rereplicated}` is re-replicated"
+    which, earlier = ("every", when.healthy) if when.healthy else ("no", when.unhealthy)
+    return f", once {which} node of `{earlier}` was healthy for {when.for_s:g} s"
 
 
 def _tabulate_bounds(scenario: Scenario) -> str:

@@ -25,10 +25,15 @@ from brokerproof.systems.pulsar.answers import COMMAND_DONE, HEALTHY
 from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.roles import Role
 
-# {version: SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`}. Only these versions can be used.
+# {version: SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`}. Only these versions can be used. The first
+# one is the default.
 CHECKSUMS: Mapping[str, str] = {
     "4.0.8": "65b769b10696cdfebf7fc5bcdc95dd663702e27051e616c1a13cb100e9127952"
-    "5be35352171befe7b0011176330aab29bd0a6c8a0f2f0646641af46d2e33cbd6"
+    "5be35352171befe7b0011176330aab29bd0a6c8a0f2f0646641af46d2e33cbd6",
+    "4.0.6": "ac174f604e94473215e07024d05853dbf24bf1520ec222c8bb0d87707a5f1267"
+    "49df7d5733e06a2423456421489ed371e122f4f5a7793a5146a5a1b47f437e90",
+    "4.0.4": "6dd1a9698217363fe314fa9bfdbb093bb5d769f479deea9981ce4487db8ccdfa"
+    "78a62ebb885d06b1d984f8298d8f9a7021beca9230609b570ef77f2209f19011",
 }
 
 

@@ -14,14 +14,16 @@ from brokerproof.systems.registry import name_topic
 RECORDED = Path(__file__).parent / "recorded_runs"
 # The rule for regressions was the same for every scenario, and what is loosened was a list of names.
 LATER_SCENARIO_FIELDS = {
+    "bug": None,
     "case": "",
+    "draw": None,
     "late_after_s": 1.0,
     "matrix": {},
     "loosen": {},
     "regression": {"tolerance": 0.1, "window": 30, "tolerances": {}},
 }
 # A fault was healed at a time of the scenario, or at the end of the load.
-LATER_FAULT_FIELDS = {"heal_after_s": None}
+LATER_FAULT_FIELDS = {"heal_after_s": None, "heal_when": None}
 # All targets were nodes, and consumers wrote no outputs.
 LATER_TARGETS_FIELDS = {"client": None, "names": [], "subscription": None}
 LATER_SUBSCRIPTION_FIELDS = {
