@@ -119,7 +119,9 @@ def read_wall_clocks(run: Run) -> WallClocks:
     names = {MONITOR: ("the monitor", True)}
     names |= {task.client: (task.producer, True) for task in plan_producers(run)}
     names |= {task.client: (f"{task.consumer} in {task.cluster}", False) for task in plan_consumers(run)}
-    clocks = [_read(run, key, *name) for key, name in names.items()]
+    found = {key: _read(run, key, *name) for key, name in names.items()}
+    # A client that recorded no row, such as one that no fault started, took no time that counts.
+    clocks = [each for key, each in found.items() if each.has_note or each.is_host_unknown or key == MONITOR]
     return WallClocks(clocks=clocks, axis_boot_id=axis.boot_id, set_error_us=run.facts.clock_error_us)
 
 

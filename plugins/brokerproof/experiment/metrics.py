@@ -22,6 +22,7 @@ MINIMUM_CHANGE: Mapping[str, float] = {
     "share": 0.05,
     "changes": 1.0,
     "keys": 1.0,
+    "times": 1.0,
 }
 
 # A rate is held if at least this share of the steady phase's schedule was acked.
@@ -338,6 +339,17 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="The number of keys that moved to another partition is within the scenario's bounds.",
         needs=Ability.GROWTH,
+        compared=False,
+        minimum_is_to_show=True,
+    ),
+    "reached": Metric(
+        unit="times",
+        subject="state",
+        meaning=(
+            "how often the run was in a state that many bugs need; with a minimum, a run that was in it less often is "
+            "undecided"
+        ),
+        demand="The run was in the states that the scenario is about.",
         compared=False,
         minimum_is_to_show=True,
     ),

@@ -24,6 +24,8 @@ from brokerproof_judging.measurements.standstills import (
     Standstills,
     Times,
     list_free_times,
+    list_times_without,
+    read_quiet_times,
     read_standstills,
 )
 from brokerproof_judging.run_database import open_run_database, read_script
@@ -166,6 +168,12 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
         )
         for time in list_free_times(of_clients, lead_us)
     ]
+    of_producers, of_subscriptions = read_quiet_times(run)
+    busy = [
+        (kind, *time)
+        for kind, quiet in (("acks", of_producers), ("deliveries", of_subscriptions), ("hot key", of_subscriptions))
+        for time in list_times_without(quiet)
+    ]
     register_tables(
         connection,
         {
@@ -174,6 +182,7 @@ def _define_inputs(connection: DuckDB, run: Run, times: RunTimes, standstills: S
             # By home, the subscriptions that have to get its messages.
             "expecting": make_small_table("home string, label string, subscription string", expecting),
             "hot_keys": make_small_table("home string, key string", hot_keys),
+            "busy_times": make_small_table("kind string, client string, start int64, until int64", busy),
             "free_times": make_small_table("kind string, client string, start int64, until int64", free),
         },
     )

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from brokerproof.clients.producing import plan_producers
+from brokerproof.clients.schedule import list_quiet_times
 from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.load_rate import find_target_rate
+from brokerproof.run.records import LoadRates, read_record
 from brokerproof.systems.destinations import list_replication_ways
 
 from brokerproof_judging.database import DuckDB, define_values, make_small_table, register_tables, select_rows
@@ -67,9 +70,19 @@ def measure_publishing(run: Run, times: RunTimes, connection: DuckDB) -> Iterato
         if rate is None:
             yield make_measured_value("rate_held", phase, None, "the record of the rate that the load found is missing")
             continue
-        planned, acked = rate * span.seconds, found.get((phase, ""), _NO_TIMES).whole.ended
+        planned = rate * span.seconds - _count_unplanned(run, span)
+        acked = found.get((phase, ""), _NO_TIMES).whole.ended
         share = min(1.0, acked / planned) if planned else None
         yield make_measured_value("rate_held", phase, share, f"{acked} acked of {planned:.0f} scheduled")
+
+
+def _count_unplanned(run: Run, span: Span) -> float:
+    """Return how many messages fewer were scheduled in a time because producers had nothing to send."""
+    rates, tasks, seconds = read_record(run, LoadRates), plan_producers(run), 0.0
+    for task in tasks:
+        for begin, until in list_quiet_times(rates, task.label):
+            seconds += max(0, min(until, span.end_us) - max(begin, span.start_us)) / 1e6
+    return (find_target_rate(run) or 0.0) * seconds / len(tasks)
 
 
 def convert_to_ms(latency_us: float | None) -> float | None:

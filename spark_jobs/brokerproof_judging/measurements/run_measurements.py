@@ -43,6 +43,7 @@ from brokerproof_judging.measurements.publishing import (
     measure_publishing,
     measure_replication_lag,
 )
+from brokerproof_judging.measurements.reached_states import measure_states
 from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
@@ -88,6 +89,7 @@ def measure_run(run: Run, recorded: RecordedEvents, messages: DuckDB, counts: Co
     yield from measure_sharing(run, times)
     yield from measure_publishing(run, times, messages)
     yield from measure_moved_keys(run)
+    yield from measure_states(run)
     yield from measure_link(run, times, samples)
     yield from measure_replication_lag(run, times, messages)
     yield from measure_failover(run, messages)

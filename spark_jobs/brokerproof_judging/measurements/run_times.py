@@ -135,7 +135,7 @@ def read_run_times(run: Run) -> RunTimes:
     courses = read_fault_courses(run)
     # A kind of fault that the registry lacks counts as harmful.
     kinds = {name: FAULT_KINDS.get(course.kind, FaultKind) for name, course in courses.items()}
-    harmful = {name: course for name, course in courses.items() if not kinds[name].helps}
+    harmful = {name: course for name, course in courses.items() if kinds[name].harms}
     effects = {course.effective_at: name for name, course in harmful.items() if course.effective_at is not None}
     injections = {course.begins_at: name for name, course in harmful.items()}
     effective: list[EffectiveFault] = []

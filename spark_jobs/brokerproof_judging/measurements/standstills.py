@@ -11,8 +11,9 @@ from itertools import pairwise
 
 from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
+from brokerproof.clients.schedule import list_quiet_times
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ConsumerEnd, ProducerEnd, read_record
+from brokerproof.run.records import ConsumerEnd, LoadRates, ProducerEnd, read_record
 
 from brokerproof_judging.client_lives import intersect, list_absences
 
@@ -61,6 +62,19 @@ def read_standstills(run: Run) -> Standstills:
     return Standstills(of_acks=acks, of_deliveries=deliveries, of_consumers=consumers)
 
 
+def read_quiet_times(run: Run) -> tuple[Times, Times]:
+    """Return by producer, and by subscription, the times (from, to) in µs in which it had nothing to send or receive.
+
+    A subscription has nothing to receive while all producers have nothing to send.
+    """
+    rates, tasks = read_record(run, LoadRates), plan_producers(run)
+    of_all = intersect(list_quiet_times(rates, task.label) for task in tasks)
+    return (
+        {task.producer: list_quiet_times(rates, task.label) for task in tasks},
+        {subscription.name: of_all for subscription in run.scenario.workload.subscriptions},
+    )
+
+
 def find_proven_end(causes: Iterable[tuple[int, int]], end_us: int) -> int:
     """Return the latest time up to `end_us` at which no cause of delay was in effect.
 
@@ -77,9 +91,14 @@ def list_free_times(standstills: Times, lead_us: int = 0) -> Iterator[tuple[str,
 
     A standstill has effects for at least `lead_us` after its end.
     """
-    for name, each in standstills.items():
-        causes = [(-_NEVER_US, -_NEVER_US), *list_causes(each, lead_us), (_NEVER_US, _NEVER_US)]
-        yield from ((name, begin, end) for (_, begin), (end, _) in pairwise(causes))
+    yield from list_times_without({name: list_causes(each, lead_us) for name, each in standstills.items()})
+
+
+def list_times_without(times: Times) -> Iterator[tuple[str, int, int]]:
+    """Yield (client, from, to) in µs for each time outside those of the client, which are in order and apart."""
+    for name, each in times.items():
+        edges = [(-_NEVER_US, -_NEVER_US), *each, (_NEVER_US, _NEVER_US)]
+        yield from ((name, begin, end) for (_, begin), (end, _) in pairwise(edges))
 
 
 def list_causes(standstills: Iterable[tuple[int, int]], lead_us: int = 0) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 -- The events of clients, and how faults touched them. A place is a producer or a subscription in one partition of a
 -- cluster, or a hot key at a subscription. Times are µs. `free_times` has the times in which no standstill of a client
--- had an effect.
+-- had an effect, and `busy_times` those in which it had something to send or to receive.
 
 CREATE MACRO name_partition(number) AS
     CASE WHEN number IS NULL THEN 'unknown partition' WHEN number >= 0 THEN 'partition ' || number END;
@@ -205,8 +205,14 @@ gaps AS (
     UNION ALL
     SELECT kind, client, place, coalesce(moment, begins), load_end() FROM ordered WHERE is_last AND NOT is_done
 ),
+-- A time in which a client had nothing to send or to receive is no part of a gap.
+busy AS (
+    SELECT kind, client, place, greatest(g.start, b.start) AS start, least(g.until, b.until) AS until
+    FROM gaps g LEFT JOIN busy_times b USING (kind, client)
+    WHERE g.start IS NOT NULL AND g.until IS NOT NULL
+),
 touching AS (
-    SELECT f.number AS fault, g.* FROM gaps g JOIN faults f ON g.start < f.until AND g.until > f.begin
+    SELECT f.number AS fault, g.* FROM busy g JOIN faults f ON g.start < f.until AND g.until > f.begin
 ),
 parts AS (
     SELECT fault, kind, place, start, until, false AS proven FROM touching

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd, write_record
+from brokerproof.run.records import ConsumerEnd, LoadRates, PhaseTimes, ProducerEnd, RateStep, write_record
 from brokerproof_judging.measurements.interruption import measure_interruption
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measurements
 from brokerproof_judging.measurements.run_measurements import read_recorded_events
@@ -1135,3 +1135,33 @@ def test_a_message_before_the_first_ack_of_its_key_was_due_in_the_first_partitio
     measured = judge(Growing().load(is_acked=lambda where, second: where == 1 or second >= 2))
 
     assert "main/partition 0/p0" in measured("rto_s")["evidence"]
+
+
+def be_quiet(history, start, end, *, producers=()):
+    steps = ((start, 0), (end, 20))
+    steps = tuple(RateStep(at=START + at * SECOND, rate=rate, producers=producers) for at, rate in steps)
+    history.leave(LoadRates(steps=steps, at=START))
+    return history
+
+
+@pytest.mark.parametrize(
+    ("quiet", "producers", "acks", "deliveries"),
+    [
+        (None, (), 8.0, 8.0),
+        # What is left of the gap lies before the quiet time, or after it.
+        ((44, 50), ("main-p0",), 8.0, 8.0),
+        ((50, 56), ("main-p0",), 2.0, 8.0),
+        ((52, 70), (), 2.1, 2.1),
+        ((51, 55), (), 3.0, 3.0),
+        ((50, 58), ("another",), 8.0, 8.0),
+    ],
+)
+def test_a_time_in_which_there_was_nothing_to_send_is_no_gap(judge, quiet, producers, acks, deliveries):
+    history = Clients().fault("first", injected=49, effective=49).load(acked_after=silence(1, 50, 58))
+    for row in (*history.publishes, *history.stored, *history.deliveries):
+        row["producer"] = "main-p0"
+    if quiet:
+        be_quiet(history, *quiet, producers=producers)
+    measured = judge(history)
+    assert measured("longest_ack_gap_s")["value"] == pytest.approx(acks, abs=0.2)
+    assert measured("longest_delivery_gap_s")["value"] == pytest.approx(deliveries, abs=0.2)

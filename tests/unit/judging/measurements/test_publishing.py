@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from brokerproof import clock
 from brokerproof.experiment.scenario import Phase
-from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd, write_record
+from brokerproof.run.records import ConsumerEnd, LoadRates, PhaseTimes, ProducerEnd, RateStep, write_record
 from brokerproof.run.tables import SCHEMAS
 from brokerproof_judging.database import open_database
 from brokerproof_judging.measurements.measured_values import MeasuredValue
@@ -176,6 +176,19 @@ def test_the_share_of_the_rate_is_at_most_1_and_is_not_known_of_a_phase_without_
         "steady": (1.0, "3 acked of 2 scheduled"),
         "impact": (None, "0 acked of 0 scheduled"),
         "recovery": (0.0, "0 acked of 2 scheduled"),
+    }
+
+
+def test_a_time_in_which_a_producer_had_nothing_to_send_has_no_scheduled_message(tmp_path: Path) -> None:
+    measured = Measured(tmp_path, phases={"steady_at": 0, "impact_at": 2, "recovery_at": 6, "ends_at": 8}, rate=10)
+    # One of two producers, for half of the phase.
+    steps = (RateStep(at=at(4), rate=0, producers=("main-p1",)), RateStep(at=at(7), rate=10, producers=("main-p1",)))
+    write_record(measured.run, LoadRates(steps=steps, at=START))
+    evidence = {phase: each[1] for phase, each in list_shares(measured, 0).items()}
+    assert evidence == {
+        "steady": "0 acked of 20 scheduled",
+        "impact": "0 acked of 30 scheduled",
+        "recovery": "0 acked of 15 scheduled",
     }
 
 
