@@ -8,6 +8,7 @@ from typing import Any
 from brokerproof.experiment.numbers import NOTHING, format_value
 from brokerproof.reports.pages import NOISE_WORDS, Page, render
 from brokerproof.results.matrix import MATRIX_RULE, make_matrix
+from brokerproof.results.rates import RATE_RULE
 from brokerproof.results.run_difference import NumberDifference, RunDifference, WordDifference
 from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
 from brokerproof.results.trends import ScenarioTrend
@@ -79,9 +80,8 @@ def render_groups(scenario: str, by: GroupBy, groups: Sequence[RunGroup], page: 
     choices = {"scenario": scenario, "by": str(by), "choices": [str(choice) for choice in GroupBy]}
     if by is GroupBy.CASE:
         subscriptions, rows = make_matrix(groups)
-        return render(
-            "matrix.html.j2", page, {**choices, "subscriptions": subscriptions, "rows": rows, "rule": MATRIX_RULE}
-        )
+        rule = f"{MATRIX_RULE} {RATE_RULE}"
+        return render("matrix.html.j2", page, {**choices, "subscriptions": subscriptions, "rows": rows, "rule": rule})
     return render(
         "groups.html.j2",
         page,
@@ -98,7 +98,7 @@ def render_groups(scenario: str, by: GroupBy, groups: Sequence[RunGroup], page: 
                 for (metric, subject, _), cells in list_rows(shown)
             ],
             "left_out": [_name_group(group, by) for group in groups[MOST_COLUMNS:]],
-            "rule": GROUP_RULE,
+            "rule": f"{GROUP_RULE} {RATE_RULE}",
         },
     )
 

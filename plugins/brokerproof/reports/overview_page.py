@@ -1,7 +1,7 @@
-"""The pages about several scenarios: the overview, one campaign, and all campaigns.
+"""The pages about several scenarios: the overview, one campaign, all campaigns, and the track record of known bugs.
 
 The overview has the last verdicts of each scenario and a chart of its trends. A campaign is a series of scenarios that
-run one after the other. Its page has a headline and a row for each scenario.
+run one after the other. Its page has a headline and a row for each run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from brokerproof.reports.timeline_chart import COLOURS
 from brokerproof.results.campaigns import Campaign
 from brokerproof.results.regressions import RULE
 from brokerproof.results.run_groups import GroupBy
+from brokerproof.results.track_record import TRACK_RULE, TrackRow
 from brokerproof.results.trends import TREND_VALUES, ScenarioTrend, TrendRun, find_usual_range
 
 # The filters: a field of `ScenarioTrend`, or `tag`, and its title.
@@ -171,6 +172,14 @@ def render_campaigns(campaigns: Sequence[Campaign], page: Page) -> str:
     return render(
         "campaigns.html.j2", page, {"campaigns": [(campaign, write_headline(campaign)) for campaign in campaigns]}
     )
+
+
+def render_track_record(rows: Sequence[TrackRow], page: Page) -> str:
+    """Return the page about known bugs as HTML: for each bug its cases, and what their runs came to."""
+    bugs: dict[str, list[TrackRow]] = {}
+    for row in rows:
+        bugs.setdefault(row.bug.issue, []).append(row)
+    return render("track_record.html.j2", page, {"bugs": list(bugs.values()), "rule": TRACK_RULE})
 
 
 def write_headline(campaign: Campaign) -> str:

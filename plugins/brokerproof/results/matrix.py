@@ -25,13 +25,15 @@ _WORDS = {
 class MatrixRow:
     """A case: its verdict, how many of its runs reached its state, and what was lost and repeated in them.
 
-    `verdict` is the worst of the case's runs, and `newest` the id of the newest one. `cells` has what each subscription
-    lost, missed and repeated, by its name, and what producers repeated, as `stored_twice`.
+    `verdict` is the worst of the case's runs, and `newest` the id of the newest one. `rate` says how often they failed.
+    `cells` has what each subscription lost, missed and repeated, by its name, and what producers repeated, as
+    `stored_twice`.
     """
 
     case: str
     verdict: Verdict
     reached: str
+    rate: str
     newest: str
     cells: dict[str, str]
 
@@ -52,6 +54,7 @@ def _make_row(group: RunGroup) -> MatrixRow:
         case=group.name,
         verdict=merge_verdicts(Verdict(verdict) for verdict in group.verdicts),
         reached=f"{judged} of {len(group.run_ids)}",
+        rate=group.rate.sentence,
         newest=group.run_ids[0],
         cells={subject: ", ".join(texts) for subject, texts in found.items()},
     )

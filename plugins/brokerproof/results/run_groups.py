@@ -24,6 +24,7 @@ from brokerproof.experiment.scenario import RegressionRule
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.comparability import describe_differences
 from brokerproof.results.history_schema import RecordedRun
+from brokerproof.results.rates import RateRow, list_rates
 from brokerproof.results.regressions import (
     ENOUGH_TO_SUSPECT,
     SPREADS,
@@ -88,6 +89,8 @@ class RunGroup(StrictModel):
     run_ids: tuple[str, ...]
     # The number of runs by verdict.
     verdicts: dict[str, int]
+    # How often a judged run failed, and whether this differs from the first group.
+    rate: RateRow
     measurements: tuple[GroupedMeasurement, ...]
 
 
@@ -111,6 +114,7 @@ def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") 
     first = ordered[0][1]
     reference = _collect_values(first)
     is_by_settings = by is GroupBy.SETTINGS
+    rates = list_rates((key, run.verdict) for key, group in ordered for run in group)
     return [
         RunGroup(
             name=str(number) if is_by_settings else key,
@@ -119,6 +123,7 @@ def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") 
             verdicts={
                 verdict: sum(run.verdict == verdict for run in group) for verdict in sorted({r.verdict for r in group})
             },
+            rate=rates[number - 1],
             measurements=tuple(
                 _summarize(name, values, None if group is first else reference.get(name, []), rule)
                 for name, values in _collect_values(group).items()

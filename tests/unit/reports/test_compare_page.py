@@ -10,6 +10,7 @@ import pytest
 from brokerproof.reports.compare_page import render_choice, render_comparison, render_groups
 from brokerproof.reports.pages import Page
 from brokerproof.results.history import open_history
+from brokerproof.results.rates import list_rates
 from brokerproof.results.run_groups import GroupBy, GroupedMeasurement, RunGroup
 from builders import SCENARIOS
 from planted_runs import plant_run
@@ -86,6 +87,7 @@ def make_group(name: str, rto: float, *, runs: int = 6, **comparison: object) ->
         differences=("scenario.runtime process → docker",) if name == "2" else (),
         run_ids=tuple(f"{name.split()[-1]}-{number}" for number in range(runs)),
         verdicts={"passed": runs - 1, "unknown": 1},
+        rate=list_rates([(name, "passed")] * (runs - 1))[0],
         measurements=(
             GroupedMeasurement(
                 metric="rto_s",

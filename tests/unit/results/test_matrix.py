@@ -50,11 +50,15 @@ def test_the_matrix_is_printed_and_has_a_page(groups, sqlite_history, record, mo
     monkeypatch.setenv("COLUMNS", "60")
     assert main(["history", "kill_region", "--by", "case"]) == 0
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    at = lines.index("plain/killed  unknown, reached in 2 of 3")
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("plain/killed  unknown, reached in 2 of 3"))
+    text = " ".join(lines[at:])
+    assert "failed in 0 of 2 (0% to 84%), and 1 without a verdict" in text
+    at = lines.index("    commits_first: lost 42 (40–44)") - 1
     assert lines[at + 1 : at + 3] == ["    commits_first: lost 42 (40–44)", "    commits_last: repeated 7"]
-    assert lines[lines.index("plain/alike  passed, reached in 1 of 1") + 1] == "    shared, commits_last: lost 0"
+    assert "    shared, commits_last: lost 0" in lines
     html = render_groups("kill_region", GroupBy.CASE, groups, Page(root="../"))
     assert '<a href="../runs/r2">plain/killed</a>' in html
+    assert "<td>failed in 0 of 2 (0% to 84%), and 1 without a verdict</td>" in html
     assert "<td>lost 42 (40–44)</td><td>repeated 7</td>" in html
     assert '<a href="../scenarios/kill_region/groups?by=version">version</a>' in html
     assert "No run is recorded yet." in render_groups("kill_region", GroupBy.CASE, [], Page())
