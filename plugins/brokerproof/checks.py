@@ -7,14 +7,15 @@ module also checks the files of expectation suites.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 from brokerproof.directories import Directories, make_directories
 from brokerproof.errors import InputError, Mistakes
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.fault import GROW, Fault
+from brokerproof.experiment.draw import Draw
+from brokerproof.experiment.fault import GROW, Fault, When
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
@@ -30,7 +31,7 @@ from brokerproof.experiment.yaml_models import (
     suggest_name,
     write_value,
 )
-from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, suggest_kind
+from brokerproof.faults.registry import FAULT_KINDS, draw_faults, list_destroying_faults, suggest_kind
 from brokerproof.faults.targets import list_clients, list_possible_targets
 from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, RunsImages, SupervisesNodes
 from brokerproof.runtimes.registry import RUNTIMES, load_runtime, runtimes_that_can
@@ -176,6 +177,10 @@ def _complete(scenario: Scenario, topology: Topology) -> tuple[Scenario, Topolog
     with mistakes.collect():
         check_scenario(scenario, topology)
     mistakes.raise_all()
+    if scenario.draw is not None and scenario.draw.seed is not None:
+        given = {field: getattr(scenario, field) for field in scenario.model_fields_set}
+        faults = [*scenario.faults, *draw_faults(scenario, scenario.draw.seed)]
+        scenario = Scenario.model_validate({**given, "faults": faults})
     return scenario, topology
 
 
@@ -242,6 +247,8 @@ def check_scenario(scenario: Scenario, topology: Topology) -> None:
         targets_are_known = are_known(f"{at}.targets")
         found = _list_fault_mistakes(fault, scenario, topology, targets_are_known, homes_are_known)
         mistakes.found += [mistake.locate(below=at) for mistake in found]
+    if scenario.draw is not None:
+        mistakes.found += _list_draw_mistakes(scenario.draw, scenario, topology, are_known, homes_are_known)
     if homes_are_known:
         with mistakes.collect():
             system.check(scenario, topology)
@@ -264,10 +271,16 @@ def _list_unknown_names(content: Mapping[str, Any], topology: Topology) -> Itera
     kinds: Mapping[str, tuple[str, Collection[str]]] = {
         "runtime": ("runtime", RUNTIMES),
         "version": ("pinned version", (DEFAULT_VERSION, *system.versions)),
-        "faults.*.targets.nodes": ("node", topology.nodes),
-        "faults.*.targets.cluster": clusters,
-        "faults.*.targets.region": regions,
-        "faults.*.targets.role": roles,
+        **{
+            f"{faults}.*.targets.{field}": known
+            for faults in ("faults", "draw.moves")
+            for field, known in {
+                "nodes": ("node", topology.nodes),
+                "cluster": clusters,
+                "region": regions,
+                "role": roles,
+            }.items()
+        },
         "workload.produce_on.*": clusters,
         "workload.region": regions,
         "workload.subscriptions.*.cluster": clusters,
@@ -369,23 +382,43 @@ def _list_fault_mistakes(
         yield InputError(
             f"no node of `{scenario.topology}` has {words}", field="targets", remedy="leave one of them out"
         )
-    if fault.when and fault.when.rereplicated:
-        name = fault.when.rereplicated
-        if any(one.name == name and one.targets.client for one in scenario.faults):
-            yield InputError(f"`{name}` is done to clients", field="when.rereplicated", remedy="name a fault of nodes")
-    if fault.when and fault.when.healthy:
-        earlier = next(one for one in scenario.faults if one.name == fault.when.healthy)
-        is_known = earlier.kind in FAULT_KINDS
-        if is_known and earlier.earliest_heal_s is None and not FAULT_KINDS[earlier.kind].helps:
-            yield InputError(
-                f"`{earlier.name}` is not healed before the load has ended",
-                field="when.healthy",
-                remedy=f"give `{earlier.name}` a `heal_after_s` or `heal_at_s`",
-            )
-    if fault.when and fault.when.rereplicated:
+    for field, condition in fault.conditions.items():
+        for mistake in _list_condition_mistakes(condition, scenario, system):
+            yield mistake.locate(below=field)
+
+
+def _list_draw_mistakes(
+    draw: Draw, scenario: Scenario, topology: Topology, are_known: Callable[[str], bool], homes_are_known: bool
+) -> Iterator[InputError]:
+    """Yield the reasons why a fault of `draw` could not be injected. The other arguments are those of faults."""
+    for name in draw.moves:
+        at = f"draw.moves.{name}"
+        fault = draw.make_fault(name)
+        for mistake in _list_fault_mistakes(fault, scenario, topology, are_known(f"{at}.targets"), homes_are_known):
+            yield mistake.locate(below=at)
+        if fault.kind in FAULT_KINDS and FAULT_KINDS[fault.kind].destroys:
+            system, remedy = find_system(topology), "leave it out, because nothing shows when data may be wiped again"
+            for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
+                yield from _find_inability(system, scenario.workload, ability, f"{at}.kind", remedy=remedy)
+
+
+def _list_condition_mistakes(when: When, scenario: Scenario, system: System) -> Iterator[InputError]:
+    """Yield the reasons why a fault cannot wait for a condition. The field of each is one of the condition."""
+    condition, name = when.earlier_fault
+    earlier = next(one for one in scenario.faults if one.name == name)
+    if condition == "rereplicated":
+        if earlier.targets.client:
+            yield InputError(f"`{name}` is done to clients", field=condition, remedy="name a fault of nodes")
         for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
             remedy = "leave it out, or wait with `at_s`"
-            yield from _find_inability(system, scenario.workload, ability, "when.rereplicated", remedy=remedy)
+            yield from _find_inability(system, scenario.workload, ability, condition, remedy=remedy)
+    is_known = earlier.kind in FAULT_KINDS
+    if condition == "healthy" and is_known and earlier.earliest_heal_s is None and not FAULT_KINDS[earlier.kind].helps:
+        yield InputError(
+            f"`{name}` is not healed before the load has ended",
+            field=condition,
+            remedy=f"give `{name}` a `heal_after_s` or `heal_at_s`",
+        )
 
 
 def _list_growth_mistakes(fault: Fault, scenario: Scenario) -> Iterator[InputError]:

@@ -42,6 +42,10 @@ examples:
                                              are larger than noise
   brokerproof run semantics --keep-cluster   every case of its matrix of producers and faults
   brokerproof history semantics --by case    what each kind of consumer lost and repeated in each case
+  brokerproof run sync_owner_paused --versions 4.0.6,4.0.8 --repeat 5
+                                             how often each version fails, and whether they differ
+  brokerproof track-record 26074             reproduce a known bug, and its control without the bug
+  brokerproof track-record --list            what all runs about known bugs came to
   brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
   brokerproof report RUN                     its page, JUnit XML, JSON and badge, as files
   brokerproof metrics --output brokerproof.prom
@@ -94,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parse(given)
         as_json = options.json
         commands = importlib.import_module(f"brokerproof.commands.{options.module}_commands")
-        return int(getattr(commands, f"execute_{options.command}")(options, from_environment()))
+        return int(getattr(commands, f"execute_{options.command.replace('-', '_')}")(options, from_environment()))
     except InputError as error:
         return _print_failure(error, as_json, ExitStatus.UNUSABLE_INPUT)
     except BrokerproofError as error:
@@ -165,20 +169,20 @@ def build_parser() -> _Parser:
     run.add_argument(
         "scenarios", nargs="+", metavar="SCENARIO", help="name of a scenario's file, without .yaml; may be repeated"
     )
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="replace a value of the scenario by its dotted path, as in workload.rate=2000; may be repeated",
+    _add_run_options(run)
+
+    record = add_command(
+        "track-record", "track_record", "reproduce known bugs, and print what came of the tries so far"
     )
-    run.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
-    run.add_argument(
-        "--keep-cluster",
-        action="store_true",
-        help="run a scenario on the cluster of the one before, if that fits and is proven to be as a new one; those "
-        "that fit run in a row",
+    record.add_argument(
+        "issue", nargs="?", metavar="ISSUE", help="only this one, as OWNER/PROJECT#NUMBER or as its number"
     )
+    without = record.add_mutually_exclusive_group()
+    without.add_argument("--list", action="store_true", help="run nothing, and print what earlier runs came to")
+    without.add_argument(
+        "--verify", action="store_true", help="run nothing, and judge earlier runs again by the present definitions"
+    )
+    _add_run_options(record)
 
     watch = add_command("watch", "watch", "show a run again until it ends, and print its verdict")
     _add_run(watch)
@@ -258,12 +262,51 @@ def build_parser() -> _Parser:
     return parser
 
 
+def _add_run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="replace a value of the scenario by its dotted path, as in workload.rate=2000; may be repeated",
+    )
+    command.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
+    command.add_argument(
+        "--keep-cluster",
+        action="store_true",
+        help="run a scenario on the cluster of the one before, if that fits and is proven to be as a new one; those "
+        "that fit run in a row",
+    )
+
+    command.add_argument(
+        "--versions",
+        type=_parse_names,
+        default=[],
+        metavar="A,B",
+        help="run each scenario with each of these versions of its system, and compare how often it failed",
+    )
+    command.add_argument(
+        "--repeat",
+        type=_parse_positive,
+        default=1,
+        metavar="N",
+        help="run everything N times, in turns, and print how often each failed, with the interval of this rate",
+    )
+
+
 def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument("run", metavar="RUN", help=_RUN)
 
 
 def _add_output_file(command: argparse.ArgumentParser, text: str) -> None:
     command.add_argument("--output", metavar="FILE", help=f"{text}, whole or not at all")
+
+
+def _parse_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"`{shorten(text)}` is no list, as in 4.0.6,4.0.8")
+    return list(dict.fromkeys(names))
 
 
 def _parse_positive(text: str) -> int:

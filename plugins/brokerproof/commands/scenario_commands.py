@@ -31,6 +31,7 @@ from brokerproof.commands.watch_commands import WatchEnd, print_end, watch_run
 from brokerproof.errors import InputError, list_sentences, shorten
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.kept_clusters import ClusterChoice, choose_clusters, order_for_keeping
 from brokerproof.orchestration.dag_run import make_run_id
@@ -39,6 +40,7 @@ from brokerproof.orchestration.follow.airflow_client import AirflowError, Airflo
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.orchestration.notify.rules import read_rules
+from brokerproof.reports.history_view import print_states
 from brokerproof.reports.topology_view import (
     NODE_COLUMNS,
     TopologySummary,
@@ -47,6 +49,9 @@ from brokerproof.reports.topology_view import (
     summarize_topology,
 )
 from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
+from brokerproof.results.history import open_history_to_read
+from brokerproof.results.rates import RATE_RULE, list_rates
+from brokerproof.results.state_search import count_states, explain_vacuous
 from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.settings import Settings
 from brokerproof.spark.query_planning import check_queries, list_query_problems
@@ -194,11 +199,17 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
     check_suites(settings.expectations)
     read_rules(settings)
     suites = list_suites(settings.expectations)
+    versions = [{"version": version} for version in options.versions] or [{}]
     cases = [
         case
         for name in options.scenarios
-        for case in load_cases(_find_scenario_file(settings, name), settings.topologies, overrides, suites=suites)
+        for version in versions
+        for case in load_cases(
+            _find_scenario_file(settings, name), settings.topologies, {**overrides, **version}, suites=suites
+        )
     ]
+    # In turns, so that a machine that becomes slower harms all alike.
+    cases *= options.repeat
     if options.keep_cluster:
         cases = order_for_keeping(cases)
     planned = [(scenario, topology) for scenario, topology, _ in cases]
@@ -223,10 +234,37 @@ def execute_run(options: argparse.Namespace, settings: Settings) -> int:
             if left := len(cases) - len(ends):
                 print_warning(f"this run or its Airflow was stopped, so {left} more will not begin")
             break
+    if len(cases) > 1 and (options.versions or options.repeat > 1):
+        _print_rates([scenario for scenario, _ in planned], ends, console if options.json else Console())
+    statuses = [end.status for end in ends]
+    searching = [end.outcome.run_id for (scenario, _), end in zip(planned, ends, strict=False) if scenario.draw]
+    if len(searching) > 1 and not _print_states(searching, console if options.json else Console()):
+        statuses.append(ExitStatus.UNKNOWN)
     if options.json:
         outcomes = [end.outcome.model_dump(mode="json") for end in ends]
         print_json(outcomes if len(planned) > 1 else outcomes[0])
-    return combine_exit_statuses(end.status for end in ends)
+    return combine_exit_statuses(statuses)
+
+
+def _print_states(run_ids: Sequence[str], console: Console) -> bool:
+    """Print how many of the runs reached each state that is worth reaching. Return whether each state was reached."""
+    with open_history_to_read() as history:
+        counts = count_states(run for run_id in run_ids if (run := history.find_run(run_id)) is not None)
+    print_states(counts, console)
+    if (why := explain_vacuous(counts)) is not None:
+        print_warning(why)
+    return why is None
+
+
+def _print_rates(scenarios: Sequence[Scenario], ends: Sequence[WatchEnd], console: Console) -> None:
+    """Print how often the runs of each scenario, case and version failed. Runs that did not begin are left out."""
+    runs: dict[str, list[tuple[str, Verdict]]] = {}
+    for scenario, end in zip(scenarios, ends, strict=False):
+        group = " ".join(filter(None, [scenario.name, scenario.case, scenario.version]))
+        runs.setdefault(scenario.name, []).append((group, end.outcome.verdict))
+    for row in (row for found in runs.values() for row in list_rates(found)):
+        console.print(Text(str(row)), soft_wrap=True)
+    console.print(Text(RATE_RULE, style="dim"))
 
 
 def _run_scenario(

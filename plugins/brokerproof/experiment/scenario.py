@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from brokerproof.errors import InputError, Mistakes
+from brokerproof.experiment.draw import Draw
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, is_illegal
 from brokerproof.experiment.metrics import METRICS
@@ -147,6 +148,20 @@ def _check_compared(name: str) -> str:
     return name
 
 
+class KnownBug(FrozenModel):
+    """The bug of the messaging system that the scenario reproduces. The case `control` of its matrix has it not."""
+
+    issue: str = Field(pattern=r"^[\w.-]+/[\w.-]+#\d+$", description="where it is described, as OWNER/PROJECT#NUMBER")
+    claim: str = Field(description="what the bug breaks, in one sentence")
+    hit: list[str] = Field(min_length=1, description="versions that have it")
+    mended: str | None = Field(None, description="the first version without it; by default none is known")
+
+    @property
+    def url(self) -> str:
+        repository, number = self.issue.split("#")
+        return f"https://github.com/{repository}/issues/{number}"
+
+
 class RegressionRule(FrozenModel):
     """The rule by which a run of the scenario counts as worse than comparable earlier runs."""
 
@@ -206,6 +221,7 @@ class Scenario(FrozenModel):
     workload: Workload
     phases: Phases = Phases()
     faults: list[Fault] = Field(default_factory=list)
+    draw: Draw | None = Field(None, description="more faults, which are drawn from a seed")
     destroyed: list[str] = Field(
         default_factory=list,
         description="clusters whose disks a fault destroys. Messages that are missing there, or that never left "
@@ -226,6 +242,7 @@ class Scenario(FrozenModel):
     bounds: dict[Annotated[str, AfterValidator(_check_metric)], Bound] = Field(
         default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
     )
+    bug: KnownBug | None = Field(None, description="the known bug of the messaging system that it reproduces")
     regression: RegressionRule = RegressionRule()
     expect: ExpectedOutcome = ExpectedOutcome()
     settle_s: float = Field(
@@ -249,12 +266,18 @@ class Scenario(FrozenModel):
         return self
 
     def _list_timeline_mistakes(self) -> Iterator[InputError]:
+        if self.draw and self.draw.least_impact_s > self.phases.impact_s:
+            yield InputError(
+                f"an episode may last longer than the impact phase of {self.phases.impact_s:g} s",
+                field="draw.moves",
+                remedy=f"shorten its `lasts_s`, or give `phases.impact_s` {self.draw.least_impact_s:g} or more",
+            )
         earlier: list[str] = []
         for index, fault in enumerate(self.faults):
             at = f"faults.{index}"
             if fault.name in earlier:
                 yield InputError(f"two faults are called `{fault.name}`", field=f"{at}.name", remedy="rename one")
-            heals = [field for field in ("heal_at_s", "heal_after_s") if getattr(fault, field) is not None]
+            heals = [field for field in ("heal_at_s", "heal_after_s", "heal_when") if getattr(fault, field) is not None]
             if fault.at_s >= self.phases.impact_s:
                 yield InputError(
                     f"overlaps the recovery phase: {fault.at_s:g} s into an impact phase of {self.phases.impact_s:g} s",
@@ -265,7 +288,7 @@ class Scenario(FrozenModel):
                 yield InputError("is permanent and heals", field=f"{at}.{heals[0]}", remedy="drop one of the two")
             elif len(heals) > 1:
                 yield InputError(
-                    "is healed at two times", field=f"{at}.heal_after_s", remedy="drop this or `heal_at_s`"
+                    "is healed at two times", field=f"{at}.{heals[1]}", remedy=f"drop this or `{heals[0]}`"
                 )
             elif fault.heal_at_s is not None and not fault.at_s < fault.heal_at_s <= self.phases.impact_s:
                 yield InputError(
@@ -279,13 +302,14 @@ class Scenario(FrozenModel):
                     field=f"{at}.heal_after_s",
                     remedy=f"choose a value up to {self.phases.impact_s - fault.at_s:g}",
                 )
-            if fault.when and fault.when.earlier_fault[1] not in earlier:
-                field, name = fault.when.earlier_fault
-                yield InputError(
-                    f"no earlier fault is called `{name}`",
-                    field=f"{at}.when.{field}",
-                    remedy=suggest_name(name, earlier),
-                )
+            for where, condition in fault.conditions.items():
+                field, name = condition.earlier_fault
+                if name not in earlier:
+                    yield InputError(
+                        f"no earlier fault is called `{name}`",
+                        field=f"{at}.{where}.{field}",
+                        remedy=suggest_name(name, earlier),
+                    )
             earlier.append(fault.name)
 
     def _list_anomaly_mistakes(self) -> Iterator[InputError]:

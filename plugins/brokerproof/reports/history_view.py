@@ -14,15 +14,18 @@ from rich.text import Text
 
 from brokerproof.errors import shorten
 from brokerproof.experiment.numbers import NOTHING, format_value
+from brokerproof.experiment.states import STATES
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.reports.verdict_style import VERDICT_STYLES
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.matrix import MATRIX_RULE, make_matrix
+from brokerproof.results.rates import RATE_RULE, RateRow
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_difference import RunDifference
 from brokerproof.results.run_groups import GROUP_RULE, MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
+from brokerproof.results.state_search import StateCount, count_states
 from brokerproof.run.judgement import TOTALS
 
 # Further differences are only counted. If the scenario was rewritten, every parameter differs.
@@ -75,7 +78,9 @@ def print_history(history: History, scenarios: Sequence[str], limit: int, consol
     console.print(table)
     for run in runs:
         _print_comparison(run, comparisons[run.run_id], console, newest=run is runs[0])
-    if scenarios and len({run.comparable for run in runs}) > 1:
+    if searching := [run for run in runs if run.parameters["scenario"].get("draw")]:
+        print_states(count_states(searching), console)
+    if scenarios and len({run.comparable for run in runs}) > 1 and not searching:
         command = f"brokerproof history {escape(' '.join(scenarios))} --by settings"
         console.print(f"\nThese runs differ in their settings: {command}", soft_wrap=True)
 
@@ -158,11 +163,12 @@ def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> N
     table.add_row(
         "verdicts", *(", ".join(f"{count} {name}" for name, count in group.verdicts.items()) for group in shown)
     )
+    table.add_row("failed", *(_format_rate(group.rate) for group in shown))
     for (metric, subject, _), cells in list_rows(shown):
         table.add_row(_name(metric, subject), *map(_format_cell, cells))
     console.print(table)
     if len(groups) > 1:
-        console.print(Text(GROUP_RULE, style="dim"), "", sep="\n")
+        console.print(Text(GROUP_RULE, style="dim"), Text(RATE_RULE, style="dim"), "", sep="\n")
     for group in groups[1:] if by is GroupBy.SETTINGS else ():
         differences = group.differences[:_MAX_DIFFERENCES]
         left_out = len(group.differences) - len(differences)
@@ -182,13 +188,22 @@ def print_matrix(groups: Sequence[RunGroup], console: Console) -> None:
         console.print("No such run is recorded yet.")
         return
     for row in rows:
-        console.print(Text.assemble((row.case, "bold"), f"  {row.verdict}, reached in {row.reached}"))
+        console.print(Text.assemble((row.case, "bold"), f"  {row.verdict}, reached in {row.reached}, {row.rate}"))
         names: dict[str, list[str]] = {}
         for name, text in row.cells.items():
             names.setdefault(text, []).append(name)
         for text, alike in names.items():
             console.print(Padding(Text(f"{', '.join(alike)}: {text}"), (0, 0, 0, 4)))
-    console.print(Text(MATRIX_RULE, style="dim"))
+    console.print(Text(MATRIX_RULE, style="dim"), Text(RATE_RULE, style="dim"), sep="\n")
+
+
+def print_states(counts: Sequence[StateCount], console: Console) -> None:
+    """Print how many runs reached each state that is worth reaching, the rarest first."""
+    table = _make_table("state", "runs", "what it is")
+    for count in counts:
+        style = "" if count.reached else "red"
+        table.add_row(count.state, Text(f"{count.reached} of {count.runs}", style=style), STATES[count.state])
+    console.print(table)
 
 
 def print_difference(difference: RunDifference, console: Console) -> None:
@@ -252,6 +267,19 @@ def _format_cell(one: GroupedMeasurement | None) -> Text:
         cell.append(f" {word}", style=style)
     elif one.larger_than_noise is None and one.difference:
         cell.append(" unknown", style="yellow")
+    return cell
+
+
+def _format_rate(row: RateRow) -> Text:
+    rate, difference = row.rate, row.difference
+    if not rate.n:
+        return Text(NOTHING)
+    cell = Text(f"{rate.failed} of {rate.n}\n{rate.low:.0%} to {rate.high:.0%}")
+    if difference is not None:
+        word, style = ("differs", "bold") if difference.differs else ("not told apart", "dim")
+        cell.append(f"\n{word}, p {difference.probability:.2g}", style=style)
+        if difference.runs_needed is not None:
+            cell.append(f"\nruns needed: {difference.runs_needed}", style="dim")
     return cell
 
 

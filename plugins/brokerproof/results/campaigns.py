@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, load_only
 
 from brokerproof.results.history_schema import RecordedRun
 
-_STAMP = re.compile(r"-(\d{8}T\d{6}Z)-campaign(-\d+)?$")
+_STAMP = re.compile(r"-(?P<stamp>\d{8}T\d{6}Z)-campaign(?P<number>_\d+)?(?P<try>-\d+)?$")
 # Only these columns are read, because a page lists many runs, and the parameters of a run are large.
 _COLUMNS = (
     RecordedRun.run_id,
@@ -42,10 +42,10 @@ class Campaign:
 def select_campaigns(session: Session, *, stamp: str | None = None, limit: int = 30) -> list[Campaign]:
     """Return at most `limit` campaigns, newest first. If `stamp` is given, return only the campaign with this stamp.
 
-    If a campaign ran a scenario several times, its `runs` contain only the last run of this scenario.
+    If a user cleared a run, so that Airflow repeated it, `runs` has only the last try.
     """
     ending = f"%-{stamp}-campaign%" if stamp else "%Z-campaign%"
-    found: dict[str, dict[str, RecordedRun]] = {}
+    found: dict[str, dict[tuple[str, str | None], RecordedRun]] = {}
     rows = session.scalars(
         select(RecordedRun)
         .where(RecordedRun.run_id.like(ending))
@@ -54,7 +54,7 @@ def select_campaigns(session: Session, *, stamp: str | None = None, limit: int =
     )
     for run in rows:
         matched = _STAMP.search(run.run_id)
-        if matched and stamp in (None, matched[1]):
-            found.setdefault(matched[1], {})[run.scenario] = run
+        if matched and stamp in (None, matched["stamp"]):
+            found.setdefault(matched["stamp"], {})[run.scenario, matched["number"]] = run
     newest: Sequence[str] = sorted(found, reverse=True)[:limit]
     return [Campaign(stamp=name, runs=tuple(found[name].values())) for name in newest]

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from brokerproof.cli import main
+from brokerproof.commands import track_record_commands
 from brokerproof.commands.output import ExitStatus, combine_exit_statuses
+from brokerproof.errors import RunError
 from brokerproof.results.history import open_history
+from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
 from builders import SCENARIOS, leave_judgement, make_run
@@ -231,6 +234,121 @@ def test_cases_that_can_share_a_cluster_run_in_a_row_if_it_is_to_be_kept(
     plant_run(airflow, judged=judgement())
     main(["run", "region_lost", *options])
     assert [each["settings"]["case"] for each in airflow.triggered] == cases
+
+
+def test_versions_and_repeats_run_in_turns_and_are_compared(
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = [judgement(completeness=verdict) for verdict in ("failed", "passed") * 3]
+
+    def leave(name: str, run_id: str) -> None:
+        plant_run(airflow, judged=judged.pop(0))
+        assert airflow.on_trigger is not None
+        planted, airflow.on_trigger = airflow.on_trigger, leave
+        planted(name, run_id)
+
+    airflow.on_trigger = leave
+    assert main(["run", "region_lost", "--versions", "4.0.6, 4.0.8", "--repeat", "3"]) == 1
+    assert [each["settings"]["version"] for each in airflow.triggered] == ["4.0.6", "4.0.8"] * 3
+    said = capsys.readouterr().out
+    assert "region_lost 4.0.6: failed in 3 of 3 (29% to 100%)\n" in said
+    assert "region_lost 4.0.8: failed in 0 of 3 (0% to 71%); differs, by chance in at most 0.032\n" in said
+    assert "Barnard" in said
+
+
+def plant_bug(scenarios: Path, verdict: str) -> None:
+    """Have `region_lost` be about a known bug, with a recorded run of the given verdict."""
+    file = scenarios / "region_lost.yaml"
+    bug = "{issue: apache/pulsar#17, claim: Nothing is lost., hit: [4.0.6], mended: 4.0.7}"
+    file.write_text(f"{SCENARIO}expect: {{verdict: failed}}\nbug: {bug}\n")
+    run = make_run(from_environment().runs / "region_lost-1", file, run_id="region_lost-1")
+    leave_judgement(run, judgement(completeness=verdict))
+    record(run)
+
+
+def record(run: Run) -> None:
+    with open_history() as history:
+        history.record(run)
+
+
+def test_the_track_record_is_listed_without_a_run(scenarios: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plant_bug(scenarios, "failed")
+    assert main(["track-record", "17", "--list"]) == 0
+    said = capsys.readouterr().out
+    assert "apache/pulsar#17  4.0.6, mended in 4.0.7" in said
+    assert "region_lost: failed in 1 of 1; reached in 1 of 1 tries" in said
+    assert main(["track-record", "--list", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["bug"]["issue"], row["as_expected"], row["newest"]) == ("apache/pulsar#17", 1, "region_lost-1")
+    assert main(["track-record", "18", "--list"]) == 3
+    assert "no scenario is about the issue `18`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("again", "status", "verified"),
+    [
+        ("failed", 0, ExitStatus.OK),
+        ("passed", 1, ExitStatus.NOT_EXPECTED),
+        ("failed", 2, ExitStatus.UNKNOWN),
+    ],
+)
+def test_the_track_records_runs_are_judged_again_by_the_present_definitions(
+    scenarios: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    again: str,
+    status: int,
+    verified: ExitStatus,
+) -> None:
+    plant_bug(scenarios, "failed")
+    judged: list[str] = []
+
+    def verify(options: Any, settings: Any) -> ExitStatus:
+        judged.append(options.run)
+        run = Run(options.run)
+        leave_judgement(run, judgement(completeness=again))
+        record(run)
+        return verified
+
+    monkeypatch.setattr(track_record_commands, "execute_verify", verify)
+    assert main(["track-record", "--verify"]) == status
+    assert judged == [str(from_environment().runs / "region_lost-1")]
+    assert ("1 of 1 runs were not failed" in capsys.readouterr().out) == (again == "passed")
+
+
+def test_a_run_of_the_track_record_that_cannot_be_judged_again_is_named(
+    scenarios: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant_bug(scenarios, "failed")
+
+    def refuse(options: Any, settings: Any) -> ExitStatus:
+        raise RunError("its tables are gone")
+
+    monkeypatch.setattr(track_record_commands, "execute_verify", refuse)
+    assert main(["track-record", "--verify"]) == 2
+    assert "its tables are gone" in capsys.readouterr().err
+
+
+def test_one_run_has_no_rate(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:
+    plant_run(airflow, judged=judgement())
+    assert main(["run", "region_lost", "--versions", "4.0.8"]) == 0
+    assert "Barnard" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--versions", "4.0.8,9.9.9"], "no pinned version is called `9.9.9`"),
+        (["--versions", "4.0.8,,"], "is no list"),
+        (["--repeat", "0"], "is no number over 0"),
+    ],
+)
+def test_a_version_that_does_not_exist_is_found_before_the_first_run(
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str], options: list[str], problem: str
+) -> None:
+    assert main(["run", "region_lost", *options]) == 3
+    assert problem in " ".join(capsys.readouterr().err.split())
+    assert airflow.requests == []
 
 
 def test_a_mistake_in_the_last_of_several_scenarios_is_found_before_the_first_begins(

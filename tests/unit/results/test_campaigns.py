@@ -31,14 +31,18 @@ def test_the_runs_of_one_plan_are_one_campaign_and_the_last_try_of_each_counts(t
     again = derive_run_id("sync_bookie_loss", make_run_id("sync_bookie_loss", NIGHT + timedelta(days=1), "campaign"), 2)
     plant(tmp_path, "sync_bookie_loss", again, NIGHT + timedelta(days=1, hours=1), lost=9)
     plant(tmp_path, "sync_nominal", make_run_id("sync_nominal", NIGHT, "1a2b"), NIGHT + timedelta(days=9))
+    # The campaign of the first night repeated a scenario.
+    repeated = make_run_id("sync_nominal", NIGHT, "campaign_2")
+    plant(tmp_path, "sync_nominal", repeated, NIGHT + timedelta(hours=1))
     with open_history(path=tmp_path / "history.db") as history:
         second, first = history.list_campaigns()
         [same] = history.list_campaigns(stamp="20260101T010000Z")
         assert history.list_campaigns(stamp="%") == []
     assert [run.run_id for run in same.runs] == [run.run_id for run in first.runs]
-    assert [run.scenario for run in first.runs] == ["sync_nominal", "sync_bookie_loss"]
+    assert [run.scenario for run in first.runs] == ["sync_nominal", "sync_bookie_loss", "sync_nominal"]
+    assert [run.run_id for run in first.runs][2] == repeated
     assert first.met
-    assert write_headline(first) == "All 2 runs were as expected."
+    assert write_headline(first) == "All 3 runs were as expected."
     assert [run.run_id for run in second.runs][1] == again
     assert write_headline(second) == "1 of 2 runs were not as expected: sync_bookie_loss."
     html = render_campaign(second, Page(root="../", draws=False))

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator
@@ -42,6 +43,8 @@ RESULTS = Asset(name="brokerproof_results", uri="brokerproof://results")
 # Airflow may learn up to 5 s late that a task's process has ended. If it has begun the task again before, it fails the
 # new attempt, because it takes the end for that of the new one.
 _ASK_FOR_SLOT_EVERY_S = 15
+# The largest number of earlier runs by which a seed is chosen.
+_MOST_RUNS = 1000
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ class ReserveOperator(BaseOperator):
         from brokerproof import lifecycle
         from brokerproof.kept_clusters import ClusterChoice, has_kept_cluster
         from brokerproof.orchestration.notify.notifier import check_notifiers
+        from brokerproof.results.history import open_history_to_read
+        from brokerproof.results.state_search import choose_seed
         from brokerproof.spark.query_planning import check_queries
 
         settings = from_environment()
@@ -76,12 +81,18 @@ class ReserveOperator(BaseOperator):
             check_suites(settings.expectations)
             check_notifiers(settings)
             changed = _read_changed_values(context["params"])
-            scenario, topology = load_scenario(
+            load = partial(
+                load_scenario,
                 settings.scenario_file(self.scenario),
                 settings.topologies,
-                changed,
                 suites=list_suites(settings.expectations),
             )
+            scenario, topology = load(changed)
+            if scenario.draw is not None and scenario.draw.seed is None:
+                with open_history_to_read() as history:
+                    changed["draw.seed"] = choose_seed(scenario, history.list_runs([scenario.name], limit=_MOST_RUNS))
+                log.info("the faults are drawn from the seed %d", changed["draw.seed"])
+                scenario, topology = load(changed)
             check_queries(settings, announce=log.info, warn=log.warning)
             run = lifecycle.reserve(
                 scenario,

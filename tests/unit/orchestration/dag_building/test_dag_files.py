@@ -176,6 +176,7 @@ def test_the_page_shows_the_main_parts_of_a_scenario(dag: DAG) -> None:
         ("geo_nominal", "| all | witness | metadata-1 |"),
         ("geo_replicated_subscription", "`mover` (failover, state replicated) on cluster-eu, from 5 s after"),
         ("sync_region_partition_metadata_passive", "2 producers in us"),
+        ("search_sync", "| `owner_frozen` | pause now topic_owner | 2 to 30 s |"),
     ],
 )
 def test_the_page_shows_special_parts_of_a_scenario(name: str, said: str) -> None:

@@ -21,7 +21,9 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 from brokerproof import lifecycle
+from brokerproof.checks import load_scenario
 from brokerproof.errors import NodeError
+from brokerproof.experiment.states import STATES
 from brokerproof.machine import slots
 from brokerproof.orchestration.dag_building.campaign import CampaignVerdictOperator, PlanOperator
 from brokerproof.orchestration.dag_building.operators import (
@@ -30,10 +32,11 @@ from brokerproof.orchestration.dag_building.operators import (
     SuiteOperator,
     VerdictOperator,
 )
+from brokerproof.results.history import open_history
 from brokerproof.run.directory import Run
 from brokerproof.run.records import EarlyEnd, StepProblem, StepSeconds, read_record, write_record
 from brokerproof.settings import from_environment
-from builders import leave_judgement, make_run
+from builders import dump_judgement, leave_judgement, make_judgement, make_measurement, make_run
 
 from ...planted_system import ON_PLANTED, PlantedSystem, plant_system
 from ..conftest import FakeTaskInstance, judgement
@@ -167,6 +170,9 @@ def reserve(scenarios: Path) -> Iterator[Callable[..., Run]]:
         lifecycle.release(run)
 
 
+DRAW = "draw: {rest_s: [1, 2], moves: {killed: {kind: kill, targets: {role: broker}, lasts_s: [1, 2]}}}\n"
+
+
 class TestReserve:
     def context(self, **params: Any) -> dict[str, Any]:
         run = SimpleNamespace(
@@ -175,6 +181,27 @@ class TestReserve:
             triggering_user_name="alice",
         )
         return {"ti": FakeTaskInstance(), "dag_run": run, "params": params}
+
+    def test_draws_faults_from_a_seed_that_no_earlier_run_had(
+        self, reserve: Callable[..., Run], scenarios: Path
+    ) -> None:
+        file = scenarios / "region_lost.yaml"
+        file.write_text(file.read_text().partition("faults:")[0] + DRAW)
+        run = reserve(self.context())
+        assert run.scenario.draw is not None
+        assert run.facts.settings == {"draw.seed": run.scenario.draw.seed}
+        assert {fault.kind for fault in run.scenario.faults} == {"kill"}
+        leave_judgement(run, judgement())
+        with open_history() as history:
+            history.record(run)
+        again = self.context()
+        again["ti"].try_number = 2
+        later = reserve(again)
+        assert later.scenario.draw is not None
+        assert (later.scenario.draw.seed or 0) > (run.scenario.draw.seed or 0)
+        # The seed gives the same faults again.
+        same = load_scenario(file, from_environment().topologies, run.facts.settings)[0]
+        assert same.faults == run.scenario.faults
 
     def test_changes_the_values_of_the_settings(self, reserve: Callable[..., Run]) -> None:
         settings = {"workload.rate": 2000, "phases.steady_s": 5}
@@ -388,6 +415,32 @@ def test_a_campaign_logs_a_line_for_each_run_and_fails_if_one_is_not_as_expected
     assert unknown[:5] == ["region_lost", "unknown", "–", "NO", "–"]
 
 
+@pytest.mark.parametrize(("reached", "why"), [(1, ""), (0, "shows nothing about sent_again: no run reached this")])
+def test_a_campaign_in_which_no_run_reached_a_state_fails(
+    scenarios: Path, context: Any, reached: float, why: str
+) -> None:
+    file = scenarios / "region_lost.yaml"
+    file.write_text(file.read_text().partition("faults:")[0] + DRAW)
+    planned = []
+    for seed in range(2):
+        run_id = f"region_lost-{seed}"
+        run = make_run(from_environment().runs / run_id, file, {"draw.seed": seed}, run_id=run_id)
+        states = [
+            make_measurement(run_id, "reached", reached if state == "sent_again" else seed, subject=state)
+            for state in STATES
+        ]
+        leave_judgement(run, dump_judgement(make_judgement(measurements=states)))
+        with open_history() as history:
+            history.record(run)
+        planned.append({"trigger_dag_id": "region_lost", "trigger_run_id": run_id})
+    verdict = CampaignVerdictOperator(task_id="verdict", planned=planned)
+    if not why:
+        assert verdict.execute(context) == "2 of 2 runs have the expected outcome"
+        return
+    with pytest.raises(AirflowFailException, match=f"region_lost: the search {why}"):
+        verdict.execute(context)
+
+
 @pytest.mark.parametrize(
     ("keep", "choices"),
     [
@@ -403,10 +456,28 @@ def test_a_campaign_that_keeps_clusters_begins_with_the_scenarios_that_do_not_de
     (scenarios / "calm.yaml").write_text(content[: content.index("faults:")])
     (scenarios / "broken.yaml").write_text("title: [")
     chosen = ["destroying", "broken", "region_lost", "calm"]
-    params = {"scenarios": chosen, "keep_clusters": keep}
-    started = SimpleNamespace(start_date=datetime(2026, 11, 21, tzinfo=UTC))
-    planned = PlanOperator(task_id="plan").execute({"ti": started, "params": params})  # type: ignore[arg-type]
+    planned = plan_campaign(scenarios=chosen, keep_clusters=keep)
     assert [(each["trigger_dag_id"], each["conf"]["cluster"]) for each in planned] == choices
+
+
+def plan_campaign(**params: Any) -> list[dict[str, Any]]:
+    started = SimpleNamespace(start_date=datetime(2026, 11, 21, tzinfo=UTC))
+    context: Any = {"ti": started, "params": {"keep_clusters": False, "versions": [], "repeat": 1} | params}
+    return PlanOperator(task_id="plan").execute(context)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_campaign_runs_each_version_in_turns_as_often_as_it_is_asked_to(scenarios: Path, keep: bool) -> None:
+    file = scenarios / "region_lost.yaml"
+    file.write_text(file.read_text().partition("faults:")[0])
+    planned = plan_campaign(scenarios=["region_lost"], versions=["4.0.6", "4.0.8"], repeat=2, keep_clusters=keep)
+    versions = [each["conf"]["settings"]["version"] for each in planned]
+    # With kept clusters, those of one version run in a row.
+    assert versions == (["4.0.6", "4.0.6", "4.0.8", "4.0.8"] if keep else ["4.0.6", "4.0.8"] * 2)
+    suffixes = ["campaign", "campaign_2", "campaign_3", "campaign_4"]
+    assert [each["trigger_run_id"] for each in planned] == [
+        f"region_lost-20261121T000000Z-{suffix}" for suffix in suffixes
+    ]
 
 
 def test_a_tasks_children_are_ended_and_its_nodes_are_not() -> None:
