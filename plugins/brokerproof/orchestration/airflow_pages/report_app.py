@@ -35,7 +35,13 @@ from brokerproof.reports.exports import EXPORTS
 from brokerproof.reports.last_run_metrics import render_metrics
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_view import render_message_page
-from brokerproof.reports.overview_page import FILTERS, render_campaign, render_campaigns, render_overview
+from brokerproof.reports.overview_page import (
+    FILTERS,
+    render_campaign,
+    render_campaigns,
+    render_overview,
+    render_track_record,
+)
 from brokerproof.reports.pages import STATIC, Page, find_plotly, make_verdict_css
 from brokerproof.reports.run_page import open_table_file, read_raw_table, render_run_page, render_table
 from brokerproof.reports.run_report import read_run_report
@@ -43,7 +49,9 @@ from brokerproof.results.campaigns import Campaign
 from brokerproof.results.history import History, RunPlace, open_recorded_history
 from brokerproof.results.history_database import HistoryError
 from brokerproof.results.run_groups import GroupBy
+from brokerproof.results.track_record import list_track_rows
 from brokerproof.run.directory import Run
+from brokerproof.settings import from_environment
 
 # A page loads files only from this server, even if a template or a recorded text names others. Plotly needs inline
 # styles.
@@ -100,6 +108,7 @@ def make_report_app() -> FastAPI:
     app.get("/runs/{run_id}/tables/{table}/{name}")(_send_table_file)
     app.get("/runs/{run_id}/messages/{producer}/{seq}")(_show_message)
     app.get("/compare")(_compare)
+    app.get("/track-record")(_show_track_record)
     app.get("/metrics")(_send_metrics)
     app.get("/dags/{dag_id}")(_show_scenario_of_dag)
     app.get("/dags/{dag_id}/runs/{dag_run_id}")(_show_run_of_dag)
@@ -200,6 +209,15 @@ def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HT
             return HTMLResponse(render_comparison(history.compare_two(first, second), page))
         except BrokerproofError as error:
             raise HTTPException(409, str(error)) from None
+
+
+def _show_track_record(request: Request, user: GetUserDep) -> HTMLResponse:
+    """Show the known bugs of the scenarios whose runs the user may read."""
+    allowed, settings = _list_readable_scenarios(user), from_environment()
+    files = {file.stem: file for file in settings.scenario_files() if file.stem in allowed}
+    with _open_history() as history:
+        rows = list_track_rows(files, settings.topologies, history)
+    return HTMLResponse(render_track_record(rows, _page(request, draws=False)))
 
 
 def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:

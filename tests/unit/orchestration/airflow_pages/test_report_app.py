@@ -12,9 +12,11 @@ import httpx
 import pytest
 from airflow.api_fastapi.common.db.common import _get_session
 from airflow.api_fastapi.core_api.security import get_user
+from brokerproof.checks import load_cases
 from brokerproof.orchestration.airflow_pages import report_app
 from brokerproof.orchestration.dag_run import derive_run_id
 from brokerproof.results.history import History, open_history
+from builders import TOPOLOGIES, leave_judgement, make_run
 
 SCENARIO = "kill_region"
 Fetch = Callable[[str], httpx.Response]
@@ -83,6 +85,40 @@ def test_only_who_may_read_the_runs_of_a_scenario_sees_them_anywhere(
         assert (fetch(path).status_code == 403) == (status == 403), path
     for path in ("/", "/metrics", "/compare"):
         assert (SCENARIO in fetch(path).text) == (status == 200), path
+
+
+BUG = """\
+title: A known bug
+description: Reproduced.
+topology: sync_active_passive
+workload: {namespace: mytenant/eu}
+bug: {issue: apache/pulsar#1, claim: Nothing <b>is lost</b>., hit: [4.0.6], mended: 4.0.7}
+matrix: {version: {hit: {version: 4.0.6, expect: {verdict: failed}}, control: {}}}
+"""
+
+
+def test_the_track_record_has_what_the_runs_of_each_known_bug_came_to(
+    fetch: Fetch, judgement: Any, sqlite_history: History, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "scenarios").mkdir()
+    file = tmp_path / "scenarios" / f"{SCENARIO}.yaml"
+    file.write_text(BUG)
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(tmp_path / "scenarios"))
+    monkeypatch.setattr(report_app, "get_auth_manager", lambda: FakeAuthManager(SCENARIO))
+    monkeypatch.setattr(report_app.DagModel, "get_team_name", lambda dag_id: None)
+    for run_id, verdict in (("r0", "failed"), ("r1", "passed")):
+        ((_, _, case),) = load_cases(file, TOPOLOGIES, {"case": "hit"})
+        run = make_run(tmp_path / run_id, file, case, run_id=run_id)
+        leave_judgement(run, judgement(verdict))
+        sqlite_history.record(run)
+    page = fetch("/track-record").text
+    assert "failed in 1 of 2; reached in 2 of 2 tries <strong>not as expected</strong>" in page
+    assert "passed in 0 of 0; reached in 0 of 0 tries" in page
+    assert 'href="./runs/r1"' in page
+    assert 'href="https://github.com/apache/pulsar/issues/1"' in page
+    assert "Nothing &lt;b&gt;is lost&lt;/b&gt;." in page
+    monkeypatch.setattr(report_app, "get_auth_manager", lambda: FakeAuthManager("another"))
+    assert "No scenario that you may read is about a known bug." in fetch("/track-record").text
 
 
 @pytest.mark.parametrize("tries", [(1,), (1, 2), (9, 10), (1, 20, 21), (1, 3, 107)])
