@@ -1,4 +1,4 @@
-"""The tables of measured figures in docs/scenarios.md and docs/what-runs-showed.md.
+"""The tables of measured figures in docs/scenarios.md, docs/what-runs-showed.md and docs/track-record.md.
 
 Each function returns one table. It maps a row's label to a function that reads the row's other cells from the last
 runs.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.results.track_record import TrackRow
 from measured_runs import MeasuredRun, MeasuredRuns
 
 # Returns the cells of a row after its label. Raises NoRunError if no run has the figures.
@@ -208,6 +209,18 @@ def tabulate_replication(runs: MeasuredRuns) -> RowMakers:
     }
 
 
+def tabulate_track_record(runs: MeasuredRuns) -> RowMakers:
+    """A row for each case of a scenario with a known bug, with what its runs came to."""
+
+    def read(row: TrackRow) -> Sequence[str]:
+        counted = runs.count_case(row)
+        url = f"[{row.bug.issue}]({row.bug.url})"
+        hit = f"{', '.join(row.bug.hit)}" + (f", mended in {row.bug.mended}" if row.bug.mended else "")
+        return url, hit, counted.version, counted.seen, f"{counted.at:%Y-%m-%d}: {counted.found}"
+
+    return {f"`{row.name}`": lambda row=row: read(row) for row in runs.list_known_bugs()}  # type: ignore[misc]
+
+
 def _format_expectation(scenario: Scenario) -> str:
     least = (f"{number:,} or more `{anomaly}`" for anomaly, number in scenario.expect.at_least.items())
     return ", ".join([str(scenario.expect.verdict), *least])
@@ -276,4 +289,5 @@ TABLES: Mapping[str, Callable[[MeasuredRuns], RowMakers]] = {
     "failover": tabulate_failover,
     "latencies": tabulate_latencies,
     "replication": tabulate_replication,
+    "track_record": tabulate_track_record,
 }

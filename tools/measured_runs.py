@@ -1,4 +1,4 @@
-"""The runs of this machine from which docs/scenarios.md and docs/what-runs-showed.md take their figures."""
+"""The runs of this machine from which the tables of the docs take their figures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from functools import cached_property
 from typing import Any
 
 from brokerproof.checks import load_scenario
+from brokerproof.directories import make_directories
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.results.comparability import compute_digest
+from brokerproof.results.history import open_history
 from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.results.track_record import TrackRow, list_track_rows
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.run.outcome import Outcome
@@ -89,7 +92,7 @@ class MeasuredRuns:
     """
 
     def __init__(self, settings: Settings, recorded: Iterable[str] = ()) -> None:
-        self.recorded = set(recorded)
+        self._settings, self.recorded = settings, set(recorded)
         # The pages describe the shipped scenarios, so a user's own directories do not count.
         self._scenarios, self._topologies = settings.home / "dags" / "scenarios", settings.home / "topologies"
         self._runs = sorted(
@@ -127,3 +130,18 @@ class MeasuredRuns:
         )
         sentence = f"no run counts; make one with: brokerproof run {name}{options}"
         raise NoRunError(sentence, recorded=wanted in self.recorded)
+
+    def list_known_bugs(self) -> list[TrackRow]:
+        """Return a row for each case of the shipped scenarios with a known bug, by the history of this machine."""
+        files = {file.stem: file for file in sorted(self._scenarios.glob("*.yaml"))}
+        with open_history(self._settings.database_url, path=self._settings.var / "history.db") as history:
+            return list_track_rows(files, make_directories(self._topologies), history)
+
+    def count_case(self, row: TrackRow) -> TrackRow:
+        """Return the row if one of its runs reached the state that the bug needs. Raises NoRunError if none did."""
+        name = f"{row.scenario}/{row.case}"
+        if row.at is None:
+            sentence = f"no run of {row.name} counts; make one with: {row.command}"
+            raise NoRunError(sentence, recorded=name in self.recorded)
+        self.recorded.add(name)
+        return row

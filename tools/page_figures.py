@@ -1,4 +1,4 @@
-"""Writes the figures of the last runs into docs/scenarios.md and docs/what-runs-showed.md: `make figures`.
+"""Writes the figures of the last runs into the pages `PAGES` of docs/: `make figures`.
 
 A comment before a table names it: `<!-- figures: NAME -->`. Each row gets the figures of the last run that counts
 (measured_runs.py). A row without such a run on this machine keeps its figures, and its label gets a star. It gets no
@@ -22,7 +22,7 @@ from brokerproof.settings import from_environment
 from figure_tables import TABLES, RowMakers
 from measured_runs import MeasuredRuns, NoRunError
 
-PAGES = ("docs/scenarios.md", "docs/what-runs-showed.md")
+PAGES = ("docs/scenarios.md", "docs/what-runs-showed.md", "docs/track-record.md")
 _MARK = re.compile(r"<!-- figures: (\w+) -->")
 
 

@@ -13,6 +13,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Anomaly, Guarantee
 from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.states import STATES
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.reports.exports import RunDocument
@@ -269,6 +270,14 @@ def _tabulate_measurements() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for name, metric in METRICS.items():
         yield f"| {metric.suite} | `{name}` | {metric.unit} | {metric.subject} | {metric.meaning} |"
+    yield "\n## States that are worth reaching\n"
+    yield "`reached/STATE` is how often a run was in one of these states, which many bugs need. A scenario about a bug"
+    yield "bounds it by `min: 1`, so that a run that never was in the state is `unknown`. A search counts the runs that"
+    yield "were in each.\n"
+    yield "| state | what it is |"
+    yield "|---|---|"
+    for state, meaning in STATES.items():
+        yield f"| `{state}` | {meaning} |"
     yield "\n## When a value is missing\n"
     yield "A value that could not be measured is null, and its evidence says why. With a bound on it, the verdict is"
     yield "`unknown`.\n"
