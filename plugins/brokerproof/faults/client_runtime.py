@@ -125,18 +125,21 @@ class ClientRuntime:
     def evidence_of_rate(self, names: Collection[str], *, is_quiet: bool) -> str | None:
         """Return evidence that producers have nothing to send, or that they have the load's rate; None until it is so.
 
-        A producer that still has to send what was due before has something to send.
+        A producer that still has to send what was due before has something to send. One whose load has ended needs no
+        rate.
         """
         rates = read_record(self.run, LoadRates)
         step = next(each for each in reversed(rates.steps) if set(names) <= set(each.producers)) if rates else None
         if step is None or (not step.rate) is not is_quiet or self.clock.now_us() < step.at:
             return None
-        shown = {name: read_live_status(self.run, self.clients[name].client) for name in names}
+        over = [] if is_quiet else [name for name in names if self._read(name).over]
+        shown = {name: read_live_status(self.run, self.clients[name].client) for name in names if name not in over}
         if any(each.get("due_us", 0) <= step.at for each in shown.values()):
             return None
         if is_quiet and any(each["scheduled"] < each["due"] for each in shown.values()):
             return None
-        return json.dumps({name: {key: status[key] for key in _SHOWN} for name, status in shown.items()})
+        counts = {name: {key: status[key] for key in _SHOWN} for name, status in shown.items()}
+        return json.dumps(counts | dict.fromkeys(over, "its load has ended"))
 
     def is_alive(self, name: str) -> bool:
         return self._read(name).state not in _ENDED

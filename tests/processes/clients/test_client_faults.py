@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -435,3 +436,19 @@ def test_a_producer_that_a_fault_quiets_sends_nothing_until_it_is_healed(make: A
     assert [at for at in times if at < quiet_at]
     assert [at for at in times if at > healed_at]
     assert all(row["scheduled_at"] <= row["sent_at"] for row in rows)
+
+
+def test_a_quiet_producer_whose_load_has_ended_needs_no_rate(make: Any) -> None:
+    run = make("quiet", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    runtime = act_on(run)
+    runtime.set_rate([PRODUCER], is_quiet=True)
+    quiet = lambda: runtime.evidence_of_rate([PRODUCER], is_quiet=True)  # noqa: E731
+    wait_until(lambda: quiet() is not None, timeout_s=60, what="a quiet producer")
+    outcomes(end(run, task))
+    assert runtime.evidence_of_rate([PRODUCER], is_quiet=False) is None, "the rate was not given back"
+    runtime.set_rate([PRODUCER], is_quiet=False)
+    evidence = lambda: runtime.evidence_of_rate([PRODUCER], is_quiet=False)  # noqa: E731
+    wait_until(lambda: evidence() is not None, timeout_s=60, what="a producer that needs no rate")
+    assert json.loads(evidence()) == {PRODUCER: "its load has ended"}
