@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.results.state_search import count_states
 from brokerproof.results.track_record import TrackRow
 from measured_runs import MeasuredRun, MeasuredRuns
 
@@ -23,6 +24,8 @@ _SHORT_BROKER_SESSION = {"settings.broker.metadataStoreSessionTimeoutMillis": _S
 _SHORT_BOOKIE_SESSION = {"settings.bookie.zkTimeout": _SHORT_SESSION_MS}
 _SHORT_SESSIONS = {**_SHORT_BROKER_SESSION, **_SHORT_BOOKIE_SESSION}
 _NOTHING_FAILS = "nothing fails"
+# Each seed repeats the faults of a run. This many of the last ones are enough to see a state again.
+_SEEDS = 3
 
 
 def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
@@ -221,6 +224,29 @@ def tabulate_track_record(runs: MeasuredRuns) -> RowMakers:
     return {f"`{row.name}`": lambda row=row: read(row) for row in runs.list_known_bugs()}  # type: ignore[misc]
 
 
+def tabulate_searches(runs: MeasuredRuns) -> RowMakers:
+    """A row for each state of each search: how many of the search's runs were in it, and seeds of the last ones."""
+
+    def read(search: str, state: str) -> Sequence[str]:
+        tries = runs.list_tries(search)
+        counts = {each.state: each for each in count_states(tries)}
+        seeds = [
+            str(run.parameters["scenario"]["draw"]["seed"])
+            for run in tries
+            if any(
+                (row.metric, row.subject) == ("reached", state) and (row.value or 0) >= 1 for row in run.measurements
+            )
+        ]
+        return f"{counts[state].reached} of {counts[state].runs}", ", ".join(seeds[:_SEEDS]) or "–"
+
+    return {
+        f"`{name}` {state}": lambda name=name, state=state: read(name, state)  # type: ignore[misc]
+        for name in runs.list_scenarios()
+        if (draw := runs.load_scenario(name).draw) is not None
+        for state in draw.states
+    }
+
+
 def _format_expectation(scenario: Scenario) -> str:
     least = (f"{number:,} or more `{anomaly}`" for anomaly, number in scenario.expect.at_least.items())
     return ", ".join([str(scenario.expect.verdict), *least])
@@ -290,4 +316,5 @@ TABLES: Mapping[str, Callable[[MeasuredRuns], RowMakers]] = {
     "latencies": tabulate_latencies,
     "replication": tabulate_replication,
     "track_record": tabulate_track_record,
+    "searches": tabulate_searches,
 }

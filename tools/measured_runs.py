@@ -15,7 +15,9 @@ from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.results.comparability import compute_digest
-from brokerproof.results.history import open_history
+from brokerproof.results.history import History, open_history
+from brokerproof.results.history_schema import RecordedRun
+from brokerproof.results.run_groups import GROUPED_RUNS
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.results.track_record import TrackRow, list_track_rows
 from brokerproof.run.directory import Run
@@ -134,8 +136,30 @@ class MeasuredRuns:
     def list_known_bugs(self) -> list[TrackRow]:
         """Return a row for each case of the shipped scenarios with a known bug, by the history of this machine."""
         files = {file.stem: file for file in sorted(self._scenarios.glob("*.yaml"))}
-        with open_history(self._settings.database_url, path=self._settings.var / "history.db") as history:
+        with self._open_history() as history:
             return list_track_rows(files, make_directories(self._topologies), history)
+
+    def list_tries(self, search: str) -> list[RecordedRun]:
+        """Return the recorded runs of a scenario that draws its faults, if they are for the same states as it is.
+
+        Raises NoRunError if there is none.
+        """
+        draw = self.load_scenario(search).draw
+        assert draw is not None
+        with self._open_history() as history:
+            tries = [
+                run
+                for run in history.list_runs([search], limit=GROUPED_RUNS)
+                if run.parameters["scenario"]["draw"]["states"] == list(draw.states)
+            ]
+        if not tries:
+            sentence = f"no run counts; make one with: brokerproof run {search} --repeat 40 --keep-cluster"
+            raise NoRunError(sentence, recorded=search in self.recorded)
+        self.recorded.add(search)
+        return tries
+
+    def _open_history(self) -> History:
+        return open_history(self._settings.database_url, path=self._settings.var / "history.db")
 
     def count_case(self, row: TrackRow) -> TrackRow:
         """Return the row if one of its runs reached the state that the bug needs. Raises NoRunError if none did."""

@@ -10,6 +10,7 @@ import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Suite
+from brokerproof.results.history import open_history
 from brokerproof.run.directory import Run
 from brokerproof.run.records import write_record
 from brokerproof.settings import Settings, from_environment
@@ -50,8 +51,9 @@ def plant_run(
     verdict: str = "passed",
     left: float | None = 0,
     lags: dict[str, float | None] | None = None,
+    reached: dict[str, float] | None = None,
     **changes: Any,
-) -> None:
+) -> Run:
     """Plant a judged run; each is younger than the one before.
 
     `lags` has the replication lag of each direction in the last phase, which is the same for each quantile.
@@ -73,9 +75,11 @@ def plant_run(
                 for way, value in (lags or {}).items()
                 for quantile in ("p50", "p99", "max")
             ),
+            *(make_measurement(name, "reached", times, subject=state) for state, times in (reached or {}).items()),
         ],
     )
     write_record(run, judgement)
+    return run
 
 
 def fault(**values: float | None) -> dict[str, float | None]:
@@ -171,6 +175,20 @@ def test_a_message_that_another_cluster_holds_is_lost_at_home_only(settings: Set
     assert found["geo_datacenter_destroyed"].endswith(
         "| passed | 100 | 3, and 7 at home only | 50.0 s | 50 s | nothing to copy |"
     )
+
+
+def test_a_search_shows_how_many_of_its_runs_were_in_a_state_and_their_seeds(settings: Settings) -> None:
+    page = "<!-- figures: searches -->\n| state | runs | seeds |\n|---|---|---|\n"
+    assert fill_page(page, MeasuredRuns(settings), print) == page
+    with open_history(path=settings.var / "history.db") as history:
+        for seed, reached in ((3, {"sent_again": 2, "producer_fenced": 0}), (8, {"sent_again": 0})):
+            history.record(
+                plant_run(settings, "search_sync", 5, {}, overrides={"draw.seed": seed}, reached=dict(reached))
+            )
+    filled = fill_page(page, MeasuredRuns(settings), print)
+    assert "\n| `search_sync` sent_again | 1 of 2 | 3 |\n" in filled
+    assert "\n| `search_sync` producer_fenced | 0 of 1 | – |\n" in filled
+    assert "search_handover" not in filled
 
 
 def test_a_mark_of_an_unknown_table_is_refused(settings: Settings) -> None:
