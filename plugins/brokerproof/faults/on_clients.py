@@ -30,10 +30,7 @@ class Fence(FaultKind):
 
     def check(self, fault: Fault, topology: Topology) -> None:
         super().check(fault, topology)
-        if fault.targets.client is not ClientRole.PRODUCER:
-            raise InputError(
-                "`fence` is done to producers", field="targets.client", remedy="give `targets: {client: producer}`"
-            )
+        _require_producers(fault)
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, _require_clients(around).fence)
@@ -86,10 +83,7 @@ class Quiet(FaultKind):
 
     def check(self, fault: Fault, topology: Topology) -> None:
         super().check(fault, topology)
-        if fault.targets.client is not ClientRole.PRODUCER:
-            raise InputError(
-                "`quiet` is done to producers", field="targets.client", remedy="give `targets: {client: producer}`"
-            )
+        _require_producers(fault)
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         _require_clients(around).set_rate(targets, is_quiet=True)
@@ -102,6 +96,13 @@ class Quiet(FaultKind):
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         return _require_clients(around).evidence_of_rate(targets, is_quiet=False)
+
+
+def _require_producers(fault: Fault) -> None:
+    if fault.targets.client is not ClientRole.PRODUCER:
+        raise InputError(
+            f"`{fault.kind}` is done to producers", field="targets.client", remedy="give `targets: {client: producer}`"
+        )
 
 
 def _require_clients(around: Surroundings) -> ClientRuntime:
