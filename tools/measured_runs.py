@@ -140,17 +140,16 @@ class MeasuredRuns:
             return list_track_rows(files, make_directories(self._topologies), history)
 
     def list_tries(self, search: str) -> list[RecordedRun]:
-        """Return the recorded runs of a scenario that draws its faults, if they are for the same states as it is.
+        """Return the recorded runs of a scenario that draws its faults, if only the seed is another one.
 
-        Raises NoRunError if there is none.
+        A seed gives other faults if anything else in `draw` differs. Raises NoRunError if there is no such run.
         """
-        draw = self.load_scenario(search).draw
-        assert draw is not None
+        draw = self.load_scenario(search).model_dump(mode="json")["draw"] | {"seed": None}
         with self._open_history() as history:
             tries = [
                 run
                 for run in history.list_runs([search], limit=GROUPED_RUNS)
-                if run.parameters["scenario"]["draw"]["states"] == list(draw.states)
+                if (run.parameters["scenario"].get("draw") or {}) | {"seed": None} == draw
             ]
         if not tries:
             sentence = f"no run counts; make one with: brokerproof run {search} --repeat 40 --keep-cluster"

@@ -185,6 +185,8 @@ def test_a_search_shows_how_many_of_its_runs_were_in_a_state_and_their_seeds(set
             history.record(
                 plant_run(settings, "search_sync", 5, {}, overrides={"draw.seed": seed}, reached=dict(reached))
             )
+        others = {"draw.seed": 9, "draw.at_once": 1}
+        history.record(plant_run(settings, "search_sync", 5, {}, overrides=others, reached={"sent_again": 1}))
     filled = fill_page(page, MeasuredRuns(settings), print)
     assert "\n| `search_sync` sent_again | 1 of 2 | 3 |\n" in filled
     assert "\n| `search_sync` producer_fenced | 0 of 1 | – |\n" in filled
