@@ -46,7 +46,7 @@ class Injections:
         harmful = {name for name in list_harmful_faults(scenario) if not kinds[name].leaves_nodes}
         harm = harmful - {*but, *self._reached[FaultState.RECOVERED]}
         roles = {fault.name: fault.targets.client for fault in scenario.faults}
-        return [targets for name, targets in self.targets.items() if name in harm and roles[name] is client]
+        return [targets for name, targets in list(self.targets.items()) if name in harm and roles[name] is client]
 
     def list_kept_down(self, fault: Fault) -> frozenset[str]:
         """Return the nodes that are down because of faults other than `fault`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from brokerproof.errors import AdminError, DeadlineError, RunError
 from brokerproof.experiment.fault import Fault, Targets
@@ -57,6 +57,11 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 
     Raises RunError if no node fits `targets` now, AdminError if the cluster does not answer.
     """
+    return _find_candidates(targets, topology, observation)[: targets.count]
+
+
+def _find_candidates(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
+    """Return all nodes that fit `targets` now, of which a fault takes the first `targets.count`."""
     if targets.nodes:
         names = list(targets.nodes)
     elif targets.now == "topic_owner":
@@ -69,7 +74,7 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
         names = require(observation, LocatesCopies).find_holders(targets.cluster)
     else:
         names = list(topology.nodes)
-    names = _select(names, targets, topology)[: targets.count]
+    names = _select(names, targets, topology)
     if not names:
         raise RunError(f"no node is {targets.model_dump(exclude_defaults=True)} now; the fault has no target")
     return names
@@ -78,9 +83,10 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 class TargetFinder:
     """Finds the targets of each fault when the fault is due, or uses targets found earlier if none can be found."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        # {fault: (the targets that were known last, when they were known)}
+    def __init__(self, stage: Stage, list_kept_down: Callable[[Fault], Collection[str]]) -> None:
+        """`list_kept_down` returns the nodes that are down because of faults other than the given one."""
+        self._stage, self._list_kept_down = stage, list_kept_down
+        # {fault: (the nodes that fitted its targets last, when this was known)}
         self._known: dict[str, tuple[list[str], int]] = {}
 
     def remember(self, fault: Fault) -> Course[None]:
@@ -91,9 +97,10 @@ class TargetFinder:
     def find(self, fault: Fault) -> Course[list[str]]:
         """Return the targets of a fault that is due.
 
-        If they cannot be found within `_PATIENCE_S` seconds, the targets that were found last are returned, and the
-        record `FaultTargets` and the timeline's problems mention this. Raises DeadlineError if no targets are known
-        after `_TIMEOUT_S` seconds.
+        A fault that asks for nodes by what they do now acts on none that another fault keeps down, because it would
+        have no effect there. If its targets cannot be found within `_PATIENCE_S` seconds, those that were found last
+        are returned, and the record `FaultTargets` and the timeline's problems mention this. Raises DeadlineError if no
+        targets are known after `_TIMEOUT_S` seconds.
         """
         stage = self._stage
         if fault.targets.client is not None:
@@ -105,16 +112,21 @@ class TargetFinder:
         def find() -> list[str] | None:
             if (reason := self._ask(fault)) is not None:
                 why[:] = [reason]
-            targets, known_at = self._known.get(fault.name, (None, 0))
-            patient_until = asked_at + _PATIENCE_S * 1e6
-            return targets if known_at >= asked_at or stage.clock.now_us() > patient_until else None
+            candidates, known_at = self._known.get(fault.name, ([], 0))
+            if known_at < asked_at and stage.clock.now_us() <= asked_at + _PATIENCE_S * 1e6:
+                return None
+            if candidates and not self._choose(fault, candidates):
+                why[:] = [f"another fault keeps {', '.join(candidates)} down"]
+            return self._choose(fault, candidates) or None
 
         what = f"the targets of {fault.name}"
         try:
             targets = yield from stage.waits.poll(find, timeout_s=_TIMEOUT_S, what=what, every_s=0.25)
         except DeadlineError as error:
             raise DeadlineError(f"{error}: {why[0]}") from None
-        known_at = self._known[fault.name][1]
+        candidates, known_at = self._known[fault.name]
+        # Another fault may have taken one of them since this was asked.
+        targets = self._choose(fault, candidates) or targets
         if known_at < asked_at:
             known = FaultTargets(
                 fault=fault.name, targets=tuple(targets), known_at=known_at, why=why[0], at=stage.clock.now_us()
@@ -126,13 +138,17 @@ class TargetFinder:
             )
         return targets
 
+    def _choose(self, fault: Fault, candidates: Sequence[str]) -> list[str]:
+        down = self._list_kept_down(fault)
+        return [name for name in candidates if name not in down][: fault.targets.count]
+
     def _ask(self, fault: Fault) -> str | None:
-        """Find and remember the present targets of a fault. Returns None, or the reason why no targets were found."""
+        """Find and remember the nodes that fit a fault now. Returns None, or the reason why none was found."""
         try:
-            targets = resolve_targets(fault.targets, self._stage.topology, self._stage.observation)
+            candidates = _find_candidates(fault.targets, self._stage.topology, self._stage.observation)
         except (AdminError, RunError) as error:
             return str(error)
-        self._known[fault.name] = targets, self._stage.clock.now_us()
+        self._known[fault.name] = candidates, self._stage.clock.now_us()
         return None
 
 

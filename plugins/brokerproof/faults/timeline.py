@@ -89,7 +89,7 @@ class Timeline:
         self._awaited = {fault.name for fault in self._faults if fault.conditions}
         self._injections = Injections(self._stage)
         self._copies = CopiesRecorder(self._stage, self._injections)
-        self._targets = TargetFinder(self._stage)
+        self._targets = TargetFinder(self._stage, self._injections.list_kept_down)
         self._healing = Healing(self._stage, self._injections, self._copies)
 
     def execute(self) -> None:

@@ -1489,6 +1489,47 @@ def test_a_fault_is_done_to_the_targets_known_last_where_nobody_can_tell_them(tm
     assert read_doubts_about_targets(run) == {"gone": "its targets were known only from 20 s before"}
 
 
+def test_two_faults_that_are_due_at_once_take_different_nodes_where_both_fit(tmp_path: Path) -> None:
+    targets = {"now": "topic_holders", "count": 1}
+    faults = [
+        {"name": "gone", "kind": "kill", "targets": targets, "at_s": 2, "heal_after_s": 10},
+        {"name": "froze", "kind": "pause", "targets": targets, "at_s": 2, "heal_after_s": 10},
+    ]
+    run, nodes = make(tmp_path, faults, **LONG)
+    nodes.find_holders = lambda cluster=None: ["bookie-eu-1", "bookie-us-1"]  # type: ignore[method-assign]
+    execute(run, nodes)
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    assert {row["fault"]: row["targets"] for row in rows} == {"gone": ["bookie-eu-1"], "froze": ["bookie-us-1"]}
+    assert left_by(run).problems == ()
+
+
+def test_a_fault_waits_for_an_owner_that_no_other_fault_keeps_down(tmp_path: Path) -> None:
+    faults = [
+        {"name": "gone", "kind": "kill", "targets": {"now": "topic_owner"}, "at_s": 2, "heal_after_s": 40},
+        {"name": "froze", "kind": "pause", "targets": {"now": "topic_owner"}, "at_s": 3, "heal_after_s": 1},
+    ]
+    run, nodes = make(tmp_path, faults, **LONG)
+    # The cluster notices the owner's death after 10 s.
+    asked = iter(["broker-eu-1"] * 40)
+    nodes.find_owner = lambda cluster=None: next(asked, "broker-us-1")  # type: ignore[method-assign]
+    execute(run, nodes)
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    assert {row["fault"]: row["targets"] for row in rows} == {"gone": ["broker-eu-1"], "froze": ["broker-us-1"]}
+    assert times_of(run)["froze", "injecting"] > times_of(run)["gone", "effective"] + 5
+    assert left_by(run).problems == ()
+
+
+def test_a_fault_whose_only_target_stays_down_is_an_error(tmp_path: Path) -> None:
+    faults = [
+        {"name": "gone", "kind": "kill", "targets": {"now": "topic_owner"}, "at_s": 2},
+        {"name": "froze", "kind": "pause", "targets": {"now": "topic_owner"}, "at_s": 3},
+    ]
+    run, nodes = make(tmp_path, faults, **LONG)
+    nodes.find_owner = lambda cluster=None: "broker-eu-1"  # type: ignore[method-assign]
+    with pytest.raises(DeadlineError, match="the targets of froze: another fault keeps broker-eu-1 down"):
+        execute(run, nodes)
+
+
 def test_targets_that_were_told_when_the_fault_was_due_are_in_no_doubt(tmp_path: Path) -> None:
     holders = {"now": "topic_holders", "region": "eu"}
     run, nodes = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": holders, "at_s": 30}], **LONG)
