@@ -98,6 +98,7 @@ class ClientLife:
         self._takes_orders = any(fault.targets.client is role for fault in run.scenario.faults)
         before = read_record(run, ClientEpochs, self._client) if self._takes_orders else None
         self._epochs = list(before.epochs) if before else []
+        self._changed = dict(before.changed) if before else {}
         self._attempt = max((each.attempt + 1 for each in self._epochs), default=0)
         if self._epochs and (fault := self._find_repeating_fault(each.client for each in clients)):
             self._excuse_earlier_process(fault)
@@ -220,8 +221,8 @@ class ClientLife:
             case ClientState.KILLED:
                 self._change_epoch(fault=order.fault)
                 process.kill()
-                self._state, self._open = order.state, None
-                self._answer(f"process {process.pid} {process.describe_end()}{held}", order)
+                self._open = None
+                self._obey(order, f"process {process.pid} {process.describe_end()}{held}")
             case ClientState.STOPPED:
                 self._change_epoch(fault=order.fault)
                 process.thaw()
@@ -230,14 +231,12 @@ class ClientLife:
                 self._open, self._stops_until_s = order, time.monotonic() + _STOP_S
             case ClientState.PAUSED:
                 process.freeze()
-                self._state = order.state
-                self._answer(f"process {process.pid} was frozen{held}", order)
+                self._obey(order, f"process {process.pid} was frozen{held}")
             case ClientState.REPEATED:
                 self._change_epoch(fault=order.fault)
                 process.kill()
                 self._change_epoch(ended_at=clock.now_us())
-                self._state = order.state
-                self._answer(f"process {process.pid} {process.describe_end()}, and its task failed{held}", order)
+                self._obey(order, f"process {process.pid} {process.describe_end()}, and its task failed{held}")
                 raise RunError(f"{order.fault} makes this task fail, so that Spark repeats it")
             case ClientState.FENCED:
                 process.thaw()
@@ -246,8 +245,7 @@ class ClientLife:
                 self._second = _Second(process=second, reader=reader, order=order, held=held, until_s=until_s)
             case ClientState.RUNNING:
                 process.thaw()
-                self._state = order.state
-                self._answer(f"process {process.pid} goes on", order)
+                self._obey(order, f"process {process.pid} goes on")
 
     def _look_after_second(self, first: ClientProcess, second: _Second) -> None:
         """Bring a producer's second process to its first message, or note how it was refused."""
@@ -283,11 +281,9 @@ class ClientLife:
         self._end_second()
         end = self._read_end(epoch)
         if end is not None and end.problem:
-            self._state = ClientState.FENCED
-            said = f"process {second.process.pid} was refused: {end.problem}{second.held}"
+            self._obey(second.order, f"process {second.process.pid} was refused: {end.problem}{second.held}")
         else:
-            said = f"process {second.process.pid} was neither connected nor refused"
-        self._answer(said, second.order)
+            self._answer(f"process {second.process.pid} was neither connected nor refused", second.order)
 
     def _end_second(self) -> None:
         if self._second is not None:
@@ -317,13 +313,11 @@ class ClientLife:
                 return
             if not second.has_begun:
                 self._take_over(second)
-            self._state = ClientState.FENCED
             what = f"process {second.process.pid} took over from process {process.pid}{second.held}"
-            self._answer(f"{what}; {second.describe_fates()}", second.order)
+            self._obey(second.order, f"{what}; {second.describe_fates()}")
         if self._open is not None:
-            self._state = ClientState.STOPPED
             order, self._open = self._open, None
-            self._answer(f"process {process.pid} {self.end}", order)
+            self._obey(order, f"process {process.pid} {self.end}")
 
     def _await_start(self) -> bool:
         """Wait until a fault starts the client again. Returns False if none will."""
@@ -381,6 +375,12 @@ class ClientLife:
         changed = self.epoch if number is None else number
         self._epochs = [each.model_copy(update=changes) if each.epoch == changed else each for each in self._epochs]
 
+    def _obey(self, order: ClientOrder, evidence: str) -> None:
+        """Note that the client is now what the order asked for."""
+        self._state = order.state
+        self._changed[order.fault] = evidence
+        self._answer(evidence, order)
+
     def _answer(self, evidence: str, order: ClientOrder | None = None, *, over: bool = False) -> None:
         if not self._takes_orders:
             return
@@ -394,6 +394,7 @@ class ClientLife:
                 followed=self._followed,
                 state=self._state,
                 evidence=evidence,
+                changed=self._changed,
                 over=over,
                 at=clock.now_us(),
             ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from brokerproof.clock import Clock
 from brokerproof.errors import NodeError
@@ -52,7 +52,6 @@ class ClientRuntime:
     # {label: client}
     clients: Mapping[str, WorkloadClient]
     clock: Clock
-    _evidence: dict[str, str] = field(default_factory=dict)
 
     def make_specs(self) -> dict[str, NodeSpec]:
         """Return the clients as the kinds of fault see their targets."""
@@ -89,8 +88,7 @@ class ClientRuntime:
         self._order(name, ClientState.FENCED, timeout_s=_FENCE_S)
 
     def evidence_of_fencing(self, name: str) -> str | None:
-        answer = self._read(name)
-        return answer.evidence if answer.state is ClientState.FENCED else None
+        return self._read(name).changed.get(self.fault.name)
 
     def fail_task(self, name: str) -> None:
         """Kill the client and make its Spark task fail, so that Spark repeats the tasks of all clients of its role."""
@@ -149,7 +147,7 @@ class ClientRuntime:
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
         answer = self._read(spec.name)
-        return answer.evidence or None if answer.state in _ENDED else None
+        return answer.changed.get(self.fault.name) or (answer.evidence or None if answer.state in _ENDED else None)
 
     def is_healthy(self, spec: NodeSpec) -> bool:
         """Return whether the client's last process is connected, or has ended by itself after it was.
@@ -196,5 +194,8 @@ class ClientRuntime:
 
         self.clock.wait_until(is_answered, timeout_s=limit_s, what=f"the task of {name}", every_s=0.05)
         answer = self._read(name)
-        if answer.state is not state and not (state in _ENDED and answer.state in _ENDED):
+        is_as_ordered = answer.state is state or (state in _ENDED and answer.state in _ENDED)
+        # Another fault may have changed it again meanwhile.
+        was_as_ordered = state is not ClientState.RUNNING and self.fault.name in answer.changed
+        if not is_as_ordered and not was_as_ordered:
             raise NodeError(f"{name} was not {state}: {answer.evidence or 'its task has ended'}")

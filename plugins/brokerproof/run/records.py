@@ -603,6 +603,8 @@ class ClientEpochs(Record):
     state: ClientState
     # What the task saw when it carried the order out.
     evidence: str
+    # The evidence by fault for each that changed what the client is. Another fault may have changed it again.
+    changed: dict[str, str] = Field(default_factory=dict)
     # Whether the client has ended and is started by no fault any more.
     over: bool
     at: Moment

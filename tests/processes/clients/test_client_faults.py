@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -436,6 +437,24 @@ def test_a_producer_that_a_fault_quiets_sends_nothing_until_it_is_healed(make: A
     assert [at for at in times if at < quiet_at]
     assert [at for at in times if at > healed_at]
     assert all(row["scheduled_at"] <= row["sent_at"] for row in rows)
+
+
+def test_a_fault_keeps_its_evidence_after_another_one_has_changed_the_client(make: Any) -> None:
+    run = make("fence", client="producer")
+    task = publishing(run)
+    await_rows(task)
+    fencing = act_on(run)
+    fencing.fence(PRODUCER)
+    evidence = fencing.evidence_of_fencing(PRODUCER)
+    killing = replace(fencing, fault=fencing.fault.model_copy(update={"name": "g"}))
+    assert killing.evidence_of_fencing(PRODUCER) is None
+    killing.kill(PRODUCER)
+    assert not fencing.is_alive(PRODUCER)
+    assert "took over from process" in str(evidence)
+    assert fencing.evidence_of_fencing(PRODUCER) == evidence
+    restart(run, killing, PRODUCER)
+    assert "SIGKILL" in str(killing.evidence_of_death(killing.make_specs()[PRODUCER]))
+    outcomes(end(run, task))
 
 
 def test_a_quiet_producer_whose_load_has_ended_needs_no_rate(make: Any) -> None:
