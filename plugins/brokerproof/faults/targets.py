@@ -61,7 +61,7 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 
 
 def _find_candidates(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
-    """Return all nodes that fit `targets` now, of which a fault takes the first `targets.count`."""
+    """Return all nodes that fit `targets` now. A fault takes the first `targets.count` of them."""
     if targets.nodes:
         names = list(targets.nodes)
     elif targets.now == "topic_owner":
