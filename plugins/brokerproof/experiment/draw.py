@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -73,7 +73,8 @@ class Draw(FrozenModel):
     def draw_faults(self, seed: int, impact_s: float, destroying: Collection[str]) -> list[Fault]:
         """Return the faults of a seed, in the order of their injections. `destroying` are the kinds that wipe data.
 
-        An episode wipes at most once. The first episode that would outlast the impact phase ends the schedule.
+        An episode wipes at most once, and acts at most once on the same nodes or clients, unless these depend on what
+        nodes do at that time. The first episode that would outlast the impact phase ends the schedule.
         """
         # A text gives the same numbers in every process and in every version of Python.
         rng = random.Random(f"{seed}")
@@ -86,7 +87,7 @@ class Draw(FrozenModel):
             if end_s > impact_s - _END_S:
                 return faults
             wipes = [name for name in episode if self.moves[name].kind in destroying]
-            for name in wipes[1:]:
+            for name in {*wipes[1:], *self._list_repeated(episode)}:
                 del episode[name]
             for name, (start_s, lasts_s) in sorted(episode.items(), key=lambda item: item[1][0]):
                 number = sum(each.name.rpartition("_")[0] == name for each in faults) + 1
@@ -95,6 +96,17 @@ class Draw(FrozenModel):
                 wipe = fault.name if name in wipes else wipe
                 faults.append(fault)
             at_s = end_s + rng.uniform(*self.rest_s)
+
+    def _list_repeated(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the moves whose targets an earlier one of them has too, such as a pause of a node that was killed."""
+        taken: list[Targets] = []
+        for name in names:
+            targets = self.moves[name].targets
+            if targets in taken:
+                yield name
+            # Other targets are chosen when the fault is due, and are none that another fault keeps down (TargetFinder).
+            elif targets.now is None or targets.client is not None:
+                taken.append(targets)
 
     def _draw_length(self, rng: random.Random, name: str) -> float | None:
         lasts_s = self.moves[name].lasts_s

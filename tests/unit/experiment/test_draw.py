@@ -86,6 +86,23 @@ def load(tmp_path: Path, **values: Any) -> Any:
     return load_scenario(file, TOPOLOGIES)[0]
 
 
+def test_an_episode_acts_on_the_same_nodes_only_once_unless_they_are_chosen_when_it_begins() -> None:
+    frozen = {"kind": "pause", "targets": {"role": "broker"}, "lasts_s": [1, 20]}
+    owner = {"kind": "pause", "targets": {"now": "topic_owner"}, "lasts_s": [1, 20]}
+    moves = {"killed": MOVES["killed"], "frozen": frozen, "unloaded": MOVES["unloaded"], "owner_frozen": owner}
+    # Episodes are far apart, so faults that are near each other are of one.
+    drawn = [draw(seed, moves=moves, at_once=2, rest_s=[20, 30]) for seed in SEEDS]
+    together = {
+        frozenset(fault.name.rpartition("_")[0] for fault in pair)
+        for faults in drawn
+        for pair in pairwise(faults)
+        if pair[1].at_s - pair[0].at_s <= 5
+    }
+    assert frozenset({"unloaded", "owner_frozen"}) in together
+    assert frozenset({"killed", "unloaded"}) in together
+    assert frozenset({"killed", "frozen"}) not in together
+
+
 def test_a_scenario_has_the_faults_of_its_seed_and_none_without_one(tmp_path: Path) -> None:
     scenario = load(tmp_path)
     assert scenario.faults
