@@ -110,13 +110,11 @@ class TargetFinder:
         asked_at, why = stage.clock.now_us(), ["no node answered"]
 
         def find() -> list[str] | None:
-            if (reason := self._ask(fault)) is not None:
-                why[:] = [reason]
+            reason = self._ask(fault)
             candidates, known_at = self._known.get(fault.name, ([], 0))
+            why[:] = [reason or f"another fault keeps {', '.join(candidates)} down"]
             if known_at < asked_at and stage.clock.now_us() <= asked_at + _PATIENCE_S * 1e6:
                 return None
-            if candidates and not self._choose(fault, candidates):
-                why[:] = [f"another fault keeps {', '.join(candidates)} down"]
             return self._choose(fault, candidates) or None
 
         what = f"the targets of {fault.name}"
