@@ -205,7 +205,7 @@ REASONS: Sequence[Reason] = (
         may=lambda harm, _: harm.lost_majority or harm.destroyed_majority,
     ),
     Reason(
-        pattern=r"waited \d+ s for the targets of \w+: no node is",
+        pattern=r"waited \d+ s for the targets of \w+: no (node is|server of this run says that it leads)",
         name="a fault is done to the leader, and nobody leads",
         may=lambda harm, _: harm.lost_majority or harm.destroyed_majority,
     ),
