@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from collections.abc import Iterable, Mapping
@@ -151,10 +152,11 @@ class MeasuredRuns:
                 for run in history.list_runs([search], limit=GROUPED_RUNS)
                 if (run.parameters["scenario"].get("draw") or {}) | {"seed": None} == draw
             ]
+        wanted = hashlib.sha256(json.dumps({search: draw}, sort_keys=True).encode()).hexdigest()
         if not tries:
             sentence = f"no run counts; make one with: brokerproof run {search} --repeat 40 --keep-cluster"
-            raise NoRunError(sentence, recorded=search in self.recorded)
-        self.recorded.add(search)
+            raise NoRunError(sentence, recorded=wanted in self.recorded)
+        self.recorded.add(wanted)
         return tries
 
     def _open_history(self) -> History:

@@ -96,6 +96,15 @@ def test_a_loss_is_explained_by_a_majority_of_destroyed_disks(run: Run) -> None:
     assert found.violations == []
 
 
+@pytest.mark.parametrize(("dead", "excused"), [(["server-1"], False), (["server-1", "server-2"], True)])
+def test_a_fault_finds_no_leader_only_without_a_majority(run: Run, dead: list[str], excused: bool) -> None:
+    do_fault(run, "dead", "kill", *dead, states=(FaultState.INJECTING, FaultState.EFFECTIVE))
+    why = "waited 60 s for the targets of unload_3: no server of this run says that it leads"
+    found = explain(end_with(run, Verdict.NO_DATA, why))
+    assert found.classes == ["a fault is done to the leader, and nobody leads"]
+    assert any("the faults did no such thing" in violation for violation in found.violations) is not excused
+
+
 def test_what_another_system_does_is_told_and_is_no_violation(run: Run) -> None:
     found = describe(end_with(run, Verdict.FAILED, "Nobody knows why\nat all", check=Anomaly.STORED_TWICE))
     assert found.classes == ["Nobody knows why at all", "completeness: stored_twice failed, 1 of 1 rows"]

@@ -193,6 +193,21 @@ def test_a_search_shows_how_many_of_its_runs_were_in_a_state_and_their_seeds(set
     assert "search_handover" not in filled
 
 
+def test_a_search_that_drew_from_other_moves_gets_a_star(settings: Settings) -> None:
+    page = "<!-- figures: searches -->\n| state | runs | seeds |\n|---|---|---|\n| `search_sync` sent_again | 1 of 2 | 3 |\n"
+    values = {"reached": {"sent_again": 1}, "overrides": {"draw.seed": 3, "draw.at_once": 1}}
+    with open_history(path=settings.var / "history.db") as history:
+        history.record(plant_run(settings, "search_sync", 5, {}, **values))
+    runs = MeasuredRuns(settings)
+    assert "| `search_sync` sent_again * | 1 of 2 | 3 |\n" in fill_page(page, runs, print)
+    with open_history(path=settings.var / "history.db") as history:
+        history.record(plant_run(settings, "search_sync", 5, {}, overrides={"draw.seed": 4}, reached={"sent_again": 0}))
+    assert "| `search_sync` sent_again | 0 of 1 | – |\n" in fill_page(page, runs, print)
+    # The next machine has no such run, and the page's row comes from one all the same.
+    elsewhere = MeasuredRuns(settings.model_copy(update={"var": settings.var / "other"}), runs.recorded)
+    assert "| `search_sync` sent_again | 1 of 2 | 3 |\n" in fill_page(page, elsewhere, print)
+
+
 def test_a_mark_of_an_unknown_table_is_refused(settings: Settings) -> None:
     with pytest.raises(InputError, match="`scenario` is no table of figures"):
         fill_page("<!-- figures: scenario -->\n| |\n|---|\n", MeasuredRuns(settings), print)
