@@ -194,7 +194,8 @@ def test_a_search_shows_how_many_of_its_runs_were_in_a_state_and_their_seeds(set
 
 
 def test_a_search_that_drew_from_other_moves_gets_a_star(settings: Settings) -> None:
-    page = "<!-- figures: searches -->\n| state | runs | seeds |\n|---|---|---|\n| `search_sync` sent_again | 1 of 2 | 3 |\n"
+    head = "<!-- figures: searches -->\n| state | runs | seeds |\n|---|---|---|\n"
+    page = head + "| `search_sync` sent_again | 1 of 2 | 3 |\n"
     values = {"reached": {"sent_again": 1}, "overrides": {"draw.seed": 3, "draw.at_once": 1}}
     with open_history(path=settings.var / "history.db") as history:
         history.record(plant_run(settings, "search_sync", 5, {}, **values))
