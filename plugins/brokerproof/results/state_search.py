@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import prod
 
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.numbers import join_names
@@ -19,6 +20,8 @@ from brokerproof.results.history_schema import RecordedRun
 
 # The number of further seeds that are looked at. The best one is taken.
 _CANDIDATES = 40
+# The chance with which a trait that no run had reaches a state. It weighs as much as one run.
+_NEW_TRAIT = 0.1
 # One fault follows another one if it begins at most this many seconds after the other one's end.
 _FOLLOWS_S = 20.0
 
@@ -57,9 +60,10 @@ def choose_seed(scenario: Scenario, runs: Sequence[RecordedRun]) -> int:
     """Return the seed for the next run of a scenario with `draw`, by its recorded runs.
 
     The seed is greater than each that runs have had. Of the next `_CANDIDATES`, it is the one with the greatest sum
-    over all states. For each trait of the seed's faults (see `_list_traits`), a share of the runs with this trait
-    reached the state; a trait that no run had counts as one half. A state adds the largest of these shares, divided by
-    one more than the number of runs that reached it.
+    over all states: the chance that the seed's faults reach the state, divided by one more than the number of runs
+    that reached it. For this chance, each trait of the faults (see `_list_traits`) reaches the state or not, on its
+    own (a noisy or: Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, 4.3.2), as in the runs with this
+    trait. So for a state that no run reached, the faults with the most new traits come first.
     """
     assert scenario.draw is not None
     mine = [run for run in runs if _draws_alike(run, scenario)]
@@ -78,7 +82,7 @@ def choose_seed(scenario: Scenario, runs: Sequence[RecordedRun]) -> int:
     def promise(seed: int) -> float:
         traits = _list_traits(draw_faults(scenario, seed))
         return sum(
-            need * max((reached_with[trait, state] + 0.5) / (had[trait] + 1) for trait in traits)
+            need * (1 - prod(1 - (reached_with[trait, state] + _NEW_TRAIT) / (had[trait] + 1) for trait in traits))
             for state, need in needs.items()
         )
 

@@ -63,8 +63,8 @@ def test_only_the_states_that_a_search_is_for_count(search):
     assert explain_vacuous(counts) is None
 
 
-def list_moves(search, seed):
-    return {fault.name.rpartition("_")[0] for fault in draw_faults(search.scenario(), seed)}
+def list_moves(search, seed, **values):
+    return {fault.name.rpartition("_")[0] for fault in draw_faults(search.scenario(**values), seed)}
 
 
 def find_seeds(search, moves, first=0):
@@ -82,6 +82,14 @@ def test_the_next_seed_has_what_led_to_the_rarest_state(search):
     chosen = choose_seed(search.scenario(), runs)
     assert chosen > max(*frozen, *killed)
     assert "frozen" in list_moves(search, chosen)
+
+
+def test_while_no_run_reaches_a_state_the_seed_with_the_most_new_faults_comes_next(search):
+    moves = {f"killed_{letter}": MOVES["killed"] for letter in "abcdef"}
+    had = list_moves(search, 0, moves=moves)
+    new = {seed: len(list_moves(search, seed, moves=moves) - had) for seed in range(1, 41)}
+    runs = search((0, set()), moves=moves)
+    assert choose_seed(search.scenario(moves=moves), runs) == max(new, key=new.__getitem__) > 1
 
 
 def test_a_seed_is_never_taken_twice_and_runs_with_other_moves_do_not_count(search):
