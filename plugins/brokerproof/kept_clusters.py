@@ -25,6 +25,7 @@ from brokerproof.run.records import (
     ClusterKept,
     ClustersConfigured,
     FaultsUndone,
+    SubscriptionDrains,
     read_record,
     write_record,
 )
@@ -51,7 +52,7 @@ Planned = tuple[Scenario, Topology]
 PlannedAndMore = TypeVar("PlannedAndMore", bound=tuple[Any, ...])
 
 # A monitor looks for a handover ten times a second, but may be slow on a busy machine.
-_HANDOVER_S = 10.0
+_HANDOVER_S = 30.0
 
 
 def order_for_keeping(planned: Sequence[PlannedAndMore]) -> list[PlannedAndMore]:
@@ -96,6 +97,10 @@ def find_reason_against_keeping(run: Run) -> str | None:
     undone = read_record(run, FaultsUndone)
     if run.scenario.faults and (undone is None or not undone.undone or not undone.undisturbed):
         return "nothing proves that every fault was undone"
+    drains = read_record(run, SubscriptionDrains)
+    if drains is None or not all(drain.drained for drain in drains.subscriptions):
+        # Its node may have lost what no other check sees, such as its watches of the metadata store.
+        return "nothing proves that every subscription drained"
     return None
 
 

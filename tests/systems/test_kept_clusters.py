@@ -34,6 +34,8 @@ from brokerproof.run.records import (
     ClustersConfigured,
     FaultsUndone,
     RunReleased,
+    SubscriptionDrain,
+    SubscriptionDrains,
     read_record,
     write_record,
 )
@@ -76,6 +78,7 @@ def kept(reserve: Callable[..., Run]) -> Run:
     lifecycle.provision(run)
     lifecycle.configure(run)
     assert publish(run, 3) == [0, 1, 2]
+    note_drains(run)
     assert lifecycle.release(run) == []
     return run
 
@@ -94,6 +97,15 @@ def publish(run: Run, count: int) -> list[int]:
         if (message := reader.read(0.2)) is not None:
             found.append(message)
     return list(clients.describe(found)["seq"])
+
+
+def note_drains(run: Run, *drained: bool) -> None:
+    """Record of some subscriptions whether each drained."""
+    drains = tuple(
+        SubscriptionDrain(cluster="log", topic="t", partition=0, subscription=f"s{index}", drained=each, why="")
+        for index, each in enumerate(drained)
+    )
+    write_record(run, SubscriptionDrains(subscriptions=drains, at=clock.now_us()))
 
 
 def list_servers(run: Run) -> dict[str, int]:
@@ -259,7 +271,9 @@ def test_a_runtime_that_does_not_answer_shows_no_ended_node(kept: Run, monkeypat
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Callable[..., Run]:
-    def begun(scenario: str, undone: bool | None, *, configured: bool = True, **facts: Any) -> Run:
+    def begun(
+        scenario: str, undone: bool | None, *, configured: bool = True, drained: bool | None = True, **facts: Any
+    ) -> Run:
         content, topology = load_shipped(scenario)
         run = Run.create(
             str(tmp_path / "run"), run_id="r", scenario=content, topology=topology, **{"keeps_cluster": True, **facts}
@@ -268,6 +282,8 @@ def begun(tmp_path: Path) -> Callable[..., Run]:
             write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
         if undone is not None:
             write_record(run, FaultsUndone(undone=undone, problems=(), at=clock.now_us()))
+        if drained is not None:
+            note_drains(run, True, drained)
         return run
 
     return begun
@@ -282,6 +298,8 @@ def begun(tmp_path: Path) -> Callable[..., Run]:
         ("sync_nominal", None, {"configured": False}, "was not configured"),
         ("sync_bookie_paused", False, {}, "every fault was undone"),
         ("sync_bookie_paused", None, {}, "every fault was undone"),
+        ("sync_bookie_paused", True, {"drained": False}, "every subscription drained"),
+        ("sync_bookie_paused", True, {"drained": None}, "every subscription drained"),
         ("sync_datacenter_loss", True, {}, "unlike a new one"),
         ("metadata_store_away", True, {}, "service managers"),
     ],
