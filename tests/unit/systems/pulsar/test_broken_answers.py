@@ -29,6 +29,7 @@ from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.protocols import Administration, Coordinators, Observation
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT, BROKER_HTTP_PORT, METADATA_ADMIN_PORT
+from brokerproof.systems.pulsar.admin import request
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.system import PulsarAdministration
@@ -503,3 +504,16 @@ def test_the_next_node_is_asked_where_one_gives_no_whole_answer(nodes: Nodes, ru
     with pytest.raises(AdminError):
         observation.find_owner(EU)
     assert observation.find_owner(EU) == "broker-eu-2"
+
+
+def test_a_node_that_redirects_to_a_dead_one_is_not_said_to_be_dead() -> None:
+    def answer(asked: httpx.Request) -> httpx.Response:
+        if asked.url.host == "dead":
+            raise httpx.ConnectError("Connection refused", request=asked)
+        return httpx.Response(307, headers={"Location": f"http://dead:8080{asked.url.path}"})
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), follow_redirects=True)
+    with pytest.raises(AdminError, match="http://alive/x got no answer from dead:8080, to which it was redirected"):
+        request(http, "PUT", "http://alive/x")
+    with pytest.raises(AdminError, match="http://dead:8080/x got no answer: Connection refused"):
+        request(http, "PUT", "http://dead:8080/x")
