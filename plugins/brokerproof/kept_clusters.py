@@ -99,7 +99,7 @@ def find_reason_against_keeping(run: Run) -> str | None:
         return "nothing proves that every fault was undone"
     drains = read_record(run, SubscriptionDrains)
     if drains is None or not all(drain.drained for drain in drains.subscriptions):
-        # Its node may have lost what no other check sees, such as its watches of the metadata store.
+        # What holds a subscription back may be in the memory of a node that answers every health check.
         return "nothing proves that every subscription drained"
     return None
 
