@@ -107,7 +107,8 @@ class TargetFinder:
             return list(list_clients(fault.targets, stage.run.scenario.workload, stage.topology))
         if fault.targets.now is None:
             return resolve_targets(fault.targets, stage.topology, stage.observation)
-        asked_at, why = stage.clock.now_us(), [""]
+        asked_at = stage.clock.now_us()
+        why: list[str] = []
 
         def find() -> list[str] | None:
             reason = self._ask(fault)

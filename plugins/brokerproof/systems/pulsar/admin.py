@@ -99,10 +99,10 @@ def request(http: httpx.Client, method: str, url: str, **options: Any) -> httpx.
         return http.request(method, url, **options)
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         # The last two errors come from redirects to an invalid URL or to a host that cannot be encoded.
-        led = ""
+        source = ""
         if isinstance(error, httpx.RequestError) and error.request.url.netloc != httpx.URL(url).netloc:
-            led = f" from {error.request.url.netloc.decode()}, to which it was redirected"
-        raise AdminError(f"{method} {url} got no answer{led}: {str(error) or type(error).__name__}") from None
+            source = f" from {error.request.url.netloc.decode()}, to which it was redirected"
+        raise AdminError(f"{method} {url} got no answer{source}: {str(error) or type(error).__name__}") from None
 
 
 def check_status(response: httpx.Response) -> None:
