@@ -10,7 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from brokerproof.errors import AdminError, InputError, RunError
+from brokerproof.clock import wait_until
+from brokerproof.errors import AdminError, DeadlineError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import GROW
 from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
@@ -20,6 +21,9 @@ from brokerproof.systems.abilities import GrowsTopics, ReassignsTopics, SplitsGr
 if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
     from brokerproof.experiment.topology import Topology
+
+# An owner that was just started may take this many seconds until it answers.
+_OWNER_ANSWERS_S = 30.0
 
 
 class _NodeEndingKind(FaultKind):
@@ -156,11 +160,26 @@ class Unload(_OwnerKind):
     needs = Ability.REASSIGNMENT
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Take the topic from its owner.
+        """Take the topic from its owner, which may just be starting and is then asked again.
 
-        Raises AdminError if the messaging system does not confirm that the owner closed the topic.
+        Raises AdminError if the messaging system does not confirm within `_OWNER_ANSWERS_S` seconds that the owner
+        closed the topic.
         """
-        require(around.administration, ReassignsTopics).reassign()
+        administration = require(around.administration, ReassignsTopics)
+        refusals: list[AdminError] = []
+
+        def reassign() -> bool:
+            try:
+                administration.reassign()
+            except AdminError as error:
+                refusals.append(error)
+                return False
+            return True
+
+        try:
+            wait_until(reassign, timeout_s=_OWNER_ANSWERS_S, what="the topic to be closed", every_s=0.25)
+        except DeadlineError:
+            raise refusals[-1] from None
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         try:

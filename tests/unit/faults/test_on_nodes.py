@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from brokerproof.errors import NodeError
+from brokerproof.errors import AdminError, NodeError
+from brokerproof.faults import on_nodes
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 
@@ -19,14 +20,16 @@ KINDS = ["stop", "kill", "destroy"]
 NODES = [f"node-{number}" for number in range(8)]
 
 
-def make_surroundings(evidence_of_death: Callable[[Any], str | None], nodes: list[str]) -> Surroundings:
+def make_surroundings(
+    evidence_of_death: Callable[[Any], str | None], nodes: list[str], *, administration: Any = None
+) -> Surroundings:
     """Nodes whose runtime answers with the function."""
     unused: Any = None
     runtime: Any = SimpleNamespace(evidence_of_death=evidence_of_death)
     specs: Any = {name: SimpleNamespace(name=name) for name in nodes}
     return Surroundings(
         provisioning=unused,
-        administration=unused,
+        administration=administration,
         observation=unused,
         runtime=runtime,
         specs=specs,
@@ -92,3 +95,30 @@ def test_hundreds_of_nodes_are_asked_by_a_bounded_number_of_threads() -> None:
 
 def test_nothing_to_ask_is_no_mistake() -> None:
     assert FAULT_KINDS["kill"].find_evidence(make_surroundings(lambda _: None, []), []) == "{}"
+
+
+class StartingOwner:
+    """An administration whose owner refuses the first `refusals` requests to close the topic."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals, self.asked = refusals, 0
+
+    def reassign(self) -> None:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise AdminError(f"refused request {self.asked}")
+
+
+def test_an_owner_that_is_starting_is_asked_again_until_it_closes_the_topic() -> None:
+    owner = StartingOwner(refusals=2)
+    FAULT_KINDS["unload"].inject(make_surroundings(lambda _: None, NODES, administration=owner), NODES[:1])
+    assert owner.asked == 3
+
+
+def test_an_owner_that_never_closes_the_topic_is_an_error_with_its_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_nodes, "_OWNER_ANSWERS_S", 0.3)
+    owner = StartingOwner(refusals=1000)
+    with pytest.raises(AdminError) as refused:
+        FAULT_KINDS["unload"].inject(make_surroundings(lambda _: None, NODES, administration=owner), NODES[:1])
+    assert owner.asked > 1
+    assert str(refused.value) == f"refused request {owner.asked}"
