@@ -113,8 +113,9 @@ class MeasuredRuns:
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
         """Return the last run of a scenario with `overrides` that counts. Raises NoRunError if no run counts.
 
-        A run counts if its outcome is the expected one, and if its scenario and topology are comparable with the
-        present files (comparability.py). The machine may differ.
+        A run counts if its outcome is the expected one, if the scenario expects the same one, and if its scenario
+        and topology are comparable with the present files (comparability.py). So a control, which may differ in nothing
+        but its version, does not count for its scenario. The machine may differ.
         """
         scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(
@@ -125,7 +126,7 @@ class MeasuredRuns:
                 {"scenario": run.facts.scenario, "topology": run.facts.topology}
             ):
                 measured = MeasuredRun(run)
-                if measured.outcome.met:
+                if measured.outcome.met and run.facts.scenario["expect"]["verdict"] == scenario.expect.verdict:
                     self.recorded.add(wanted)
                     return measured
         options = "".join(

@@ -144,6 +144,15 @@ def test_a_scenario_that_the_page_lacks_is_added(settings: Settings) -> None:
     )
 
 
+def test_a_scenario_gets_no_row_from_its_control_that_differs_in_the_version_only(settings: Settings) -> None:
+    control = {"version": "4.0.6", "expect": {"verdict": "passed"}}
+    plant_run(settings, "metadata_restart_two_owners", 40, {}, overrides=control)
+    assert "metadata_restart_two_owners" not in fill_rows(settings)[0]
+    plant_run(settings, "metadata_restart_two_owners", 41, {}, overrides={"version": "4.0.4"}, verdict="failed")
+    plant_run(settings, "metadata_restart_two_owners", 42, {}, overrides=control)
+    assert "| 41 |" in fill_rows(settings)[0]["metadata_restart_two_owners"]
+
+
 def test_a_row_shows_what_a_control_lost_and_what_was_never_repaired(settings: Settings) -> None:
     plant_run(
         settings,
