@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Response, StorageState, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # On two cores, which the tasks of a run and another target of CI share with the browser, a page may take over a minute.
@@ -47,3 +47,18 @@ def log_in(page: Page, password: str, user: str = "admin") -> None:
     page.get_by_label("Username").fill(user)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Sign in").click()
+
+
+def send_trigger_form(page: Page, dag_id: str) -> Response:
+    """Send the form that triggers a DAG. Return Airflow's answer.
+
+    Airflow's page opens the run only when everything that it showed before is loaded again. By then the run uses both
+    cores, so nothing here waits for that page.
+    """
+
+    def is_answer(response: Response) -> bool:
+        return response.request.method == "POST" and response.url.endswith(f"/dags/{dag_id}/dagRuns")
+
+    with page.expect_response(is_answer) as answered:
+        page.get_by_test_id("trigger-dag-submit").click()
+    return answered.value

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import docker
 import httpx
@@ -16,7 +15,7 @@ import pytest
 from brokerproof.clock import wait_until
 from brokerproof.orchestration.dag_run import derive_run_id
 from brokerproof.orchestration.follow.airflow_client import AirflowClient
-from own_browser import log_in, open_browser, open_page
+from own_browser import log_in, open_browser, open_page, send_trigger_form
 
 from .conftest import Platform
 
@@ -256,9 +255,7 @@ def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform:
         page.get_by_text("Stats").first.wait_for()
         page.goto(f"/dags/{SCENARIO}")
         page.get_by_role("button", name="Trigger").first.click()
-        page.get_by_test_id("trigger-dag-submit").click()
-        page.wait_for_url(f"**/dags/{SCENARIO}/runs/**")
-        dag_run_id = unquote(page.url.split("/runs/")[1].split("?")[0].split("/")[0])
+        dag_run_id = send_trigger_form(page, SCENARIO).json()["dag_run_id"]
     run_id = derive_run_id(SCENARIO, dag_run_id)
     seen: dict[str, str] = {}
 

@@ -27,7 +27,7 @@ from brokerproof.orchestration.embedded.environment import build_airflow_environ
 from brokerproof.orchestration.follow.airflow_client import AirflowClient
 from brokerproof.results.history import open_history
 from installation import PROJECT, SYSTEMS, lay_out_log_server
-from own_browser import log_in, open_browser, open_page
+from own_browser import log_in, open_browser, open_page, send_trigger_form
 from own_postgresql import Postgresql
 from planted_runs import plant_run
 from playwright.sync_api import Browser, Page, expect
@@ -169,9 +169,7 @@ def trigger(page: Page) -> int:
     """Trigger the scenario on its DAG's page, and return the status of Airflow's answer."""
     page.goto("/dags/nominal")
     page.get_by_role("button", name="Trigger").first.click()
-    with page.expect_response(lambda answer: answer.request.method == "POST" and "/dagRuns" in answer.url) as answered:
-        page.get_by_test_id("trigger-dag-submit").click()
-    return answered.value.status
+    return send_trigger_form(page, "nominal").status
 
 
 def test_a_platform_of_the_version_before_keeps_its_data_and_its_file_of_passwords_goes(people: People) -> None:

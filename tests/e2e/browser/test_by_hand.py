@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from urllib.parse import unquote
 
 from brokerproof.clock import wait_until
 from brokerproof.orchestration.dag_run import derive_run_id
 from installation import Installation
-from own_browser import PATIENCE_MS, log_in
+from own_browser import PATIENCE_MS, log_in, send_trigger_form
 from playwright.sync_api import Page, expect
 
 
 def start(page: Page, dag_id: str) -> str:
     """Send the form that is open; the id that Airflow gave the run."""
-    page.get_by_test_id("trigger-dag-submit").click()
+    triggered = send_trigger_form(page, dag_id).json()
     page.wait_for_url(f"**/dags/{dag_id}/runs/**")
-    return unquote(page.url.split("/runs/")[1].split("?")[0].split("/")[0])
+    return str(triggered["dag_run_id"])
 
 
 def type_settings(page: Page, text: str) -> None:
