@@ -19,7 +19,7 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.clock import Clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, MachineError, NodeError, RunError
 from brokerproof.experiment.fault import Fault, Targets
-from brokerproof.faults import healing
+from brokerproof.faults import healing, on_nodes
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import list_possible_targets, read_doubts_about_targets, resolve_targets
@@ -526,7 +526,8 @@ def test_a_topic_that_the_cluster_gives_back_to_its_owner_was_unloaded(tmp_path:
     assert next(row["evidence"] for row in rows if row["state"] == "effective") == '{"owner": "broker-eu-1"}'
 
 
-def test_an_unload_without_a_positive_answer_has_no_effect(tmp_path: Path) -> None:
+def test_an_unload_without_a_positive_answer_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_nodes, "_OWNER_ANSWERS_S", 0.3)
     run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
 
     def refuse(cluster: str | None = None) -> None:
