@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import pyarrow as pa
+
 from brokerproof.clock import Clock
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.courses import CourseWaits
@@ -47,3 +49,9 @@ class Stage:
     def specs(self) -> dict[str, NodeSpec]:
         """The specification of every node, by name."""
         return dict(self.provisioning.specs())
+
+    def warm_up(self) -> None:
+        """Do once what takes seconds on a busy machine the first time, so that no fault waits for it."""
+        # pyarrow imports pandas when it converts the first value for a table.
+        pa.array([])
+        _ = self.specs

@@ -146,6 +146,7 @@ class Timeline:
         Then record the times of the phases.
         """
         self._stage.show(phase="warm-up")
+        self._stage.warm_up()
         await_consumers(self._stage)
         if self._stage.run.scenario.workload.rate == MAX_RATE:
             search_rate(self._stage, self._measure_utilization)

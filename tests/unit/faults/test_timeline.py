@@ -22,6 +22,7 @@ from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults import healing, on_nodes
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.faults.stage import Stage
 from brokerproof.faults.targets import list_possible_targets, read_doubts_about_targets, resolve_targets
 from brokerproof.faults.timeline import Timeline
 from brokerproof.network import Condition, Effect, State
@@ -524,6 +525,16 @@ def test_a_topic_that_the_cluster_gives_back_to_its_owner_was_unloaded(tmp_path:
     execute(run, nodes)
     rows = pq.read_table(run.table("faults")).to_pylist()
     assert next(row["evidence"] for row in rows if row["state"] == "effective") == '{"owner": "broker-eu-1"}'
+
+
+def test_what_takes_long_the_first_time_is_done_before_the_load_is_steady(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
+    phases: list[PhaseTimes | None] = []
+    monkeypatch.setattr(Stage, "warm_up", lambda stage: phases.append(read_record(run, PhaseTimes)))
+    execute(run, nodes)
+    assert phases == [None]
 
 
 def test_an_unload_without_a_positive_answer_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
