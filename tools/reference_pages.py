@@ -291,6 +291,8 @@ def _tabulate_measurements() -> Iterator[str]:
     yield "- A state at the end needs a proof that every fault was undone, and an answer that was asked for after that."
     yield "- If no node could tell a fault's targets when it was due, it is done to those known last. The story says"
     yield "  so, and each bound on a measurement of that fault is `unknown`."
+    yield "- If the injection of a fault began more than 1 s after its time, the story says how late it was. What is"
+    yield "  measured of the fault counts from the injection as it was."
     yield "\n## When a value has limits\n"
     yield "If a client itself stood still, or sent late by itself, it may have caused a part of what is measured of"
     yield "it. The columns `at_least` and `at_most` of the table `measurements` then hold what is proven without that"

@@ -15,7 +15,10 @@ from brokerproof.faults.targets import read_doubts_about_targets
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse, read_fault_courses
 from brokerproof.run.judgement import Counts, Judgement
+from brokerproof.run.records import PhaseTimes, read_record
 
+# An injection that began later than this many seconds after its time is named as late.
+_LATE_S = 1.0
 # Of more than _MOST_NAMES nodes or clients, only the number is shown.
 _MOST_NAMES = 3
 
@@ -28,6 +31,8 @@ class DescribedFault:
     whom: str
     # Why the targets may differ from those that the scenario means; empty if there is no doubt.
     doubt: str = ""
+    # How many seconds after its time the injection began. 0 if that is not known or the fault waited for a condition.
+    late_s: float = 0.0
 
     @property
     def harms(self) -> bool:
@@ -50,12 +55,22 @@ class DescribedFault:
 def describe_faults(run: Run) -> list[DescribedFault]:
     """Return the faults that were injected, in the order of their injections."""
     written, doubts = {fault.name: fault for fault in run.scenario.faults}, read_doubts_about_targets(run)
+    phases = read_record(run, PhaseTimes)
     return [
         DescribedFault(
-            course=course, whom=_describe_targets(written.get(name), course.targets), doubt=doubts.get(name, "")
+            course=course,
+            whom=_describe_targets(written.get(name), course.targets),
+            doubt=doubts.get(name, ""),
+            late_s=_find_lateness_s(written.get(name), course, phases),
         )
         for name, course in read_fault_courses(run).items()
     ]
+
+
+def _find_lateness_s(fault: Fault | None, course: FaultCourse, phases: PhaseTimes | None) -> float:
+    if fault is None or fault.when is not None or course.injected_at is None or phases is None:
+        return 0.0
+    return (course.injected_at - phases.impact_at) / 1e6 - fault.at_s
 
 
 def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
@@ -136,7 +151,8 @@ def _tell_faults(faults: Sequence[DescribedFault]) -> Iterator[str]:
             yield f"the fault {fault.course.fault} had no effect that was seen"
         else:
             while_ = overlap.phrase if overlap else ""
-            yield f"{fault.sentence} at {format_time(at)}{while_}{_tell_doubt(fault)}"
+            late = f", {format_seconds(fault.late_s)} late" if fault.late_s > _LATE_S else ""
+            yield f"{fault.sentence} at {format_time(at)}{late}{while_}{_tell_doubt(fault)}"
     if len(harmful) > _MOST_FAULTS:
         yield from (
             f"{fault.course.fault} was one of them{_tell_doubt(fault)}"

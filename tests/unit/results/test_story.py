@@ -14,6 +14,7 @@ from brokerproof.results.story import DescribedFault, describe_faults, tell_stor
 from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.measurement import Measurement
+from brokerproof.run.records import PhaseTimes, write_record
 from builders import make_counts, make_judgement, make_measurement, make_run, make_suite
 
 # 00:31:07 UTC.
@@ -251,3 +252,24 @@ def test_a_fault_names_its_targets_or_counts_them_as_what_they_are(
     monkeypatch.setattr("brokerproof.results.story.read_fault_courses", lambda _: {"gone": course})
     (described,) = describe_faults(run)
     assert described.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("at_s", "condition", "late"),
+    [
+        (0, {}, ", 2.5 s late"),
+        (1.6, {}, ""),
+        (0, {"when": {"unhealthy": "first", "for_s": 1}}, ""),
+    ],
+)
+def test_a_fault_that_was_injected_late_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_s: float, condition: dict[str, Any], late: str
+) -> None:
+    targets = {"region": "eu"}
+    first = {"name": "first", "kind": "kill", "targets": {"region": "us"}, "at_s": 0}
+    fault = {"name": "gone", "kind": "kill", "targets": targets, "at_s": at_s, **condition}
+    run = make_run(tmp_path / "r", "semantics", {"faults": [first, fault], "bounds": {}})
+    write_record(run, PhaseTimes(steady_at=AT, impact_at=AT, recovery_at=AT, ends_at=AT))
+    course = FaultCourse(fault="gone", kind="kill", injected_at=AT + 2_500_000, effective_at=AT + 3_000_000)
+    monkeypatch.setattr("brokerproof.results.story.read_fault_courses", lambda _: {"gone": course})
+    assert tell_story(describe_faults(run), judgement(gap(3.0))).startswith(f"eu was killed at 00:31:10{late}; ")
