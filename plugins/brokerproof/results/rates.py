@@ -69,6 +69,11 @@ class RateDifference(StrictModel):
 def compute_rate(verdicts: Iterable[Verdict | str]) -> Rate:
     counts = Counter(Verdict(verdict) for verdict in verdicts)
     n, failed = sum(counts[verdict] for verdict in DECISIVE), counts[Verdict.FAILED]
+    return _make_rate(failed, n)
+
+
+@cache
+def _make_rate(failed: int, n: int) -> Rate:
     if not n:
         return Rate(failed=0, n=0, low=0.0, high=1.0)
     # These imports take a second, and most commands do without them.

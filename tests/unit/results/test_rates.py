@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from math import comb
 
 import pytest
 from brokerproof.results import rates
@@ -63,14 +63,16 @@ def test_a_rate_of_no_run_is_compared_with_nothing() -> None:
 
 
 def test_a_difference_of_noise_is_found_in_at_most_5_of_100() -> None:
-    rng, found, tries = random.Random(29), 0, 2000
-    for _ in range(tries):
-        a, b = (failed(sum(rng.random() < 0.4 for _ in range(6)), 6) for _ in range(2))
-        difference = compare_rates(a, b)
-        assert difference is not None
-        found += difference.differs
-    # Four standard errors above 5 %.
-    assert found / tries < 0.05 + 4 * (0.05 * 0.95 / tries) ** 0.5
+    n = 6
+    told_apart = [
+        (a, b)
+        for a in range(n + 1)
+        for b in range(a)
+        if (difference := compare_rates(failed(a, n), failed(b, n))) is not None and difference.differs
+    ]
+    for rate in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+        chance = [comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(n + 1)]
+        assert 0 < sum(2 * chance[a] * chance[b] for a, b in told_apart) <= 0.05
 
 
 def test_the_more_two_rates_differ_the_fewer_runs_are_needed() -> None:
