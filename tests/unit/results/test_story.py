@@ -265,9 +265,8 @@ def test_a_fault_names_its_targets_or_counts_them_as_what_they_are(
 def test_a_fault_that_was_injected_late_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_s: float, condition: dict[str, Any], late: str
 ) -> None:
-    targets = {"region": "eu"}
     first = {"name": "first", "kind": "kill", "targets": {"region": "us"}, "at_s": 0}
-    fault = {"name": "gone", "kind": "kill", "targets": targets, "at_s": at_s, **condition}
+    fault = {"name": "gone", "kind": "kill", "targets": {"region": "eu"}, "at_s": at_s, **condition}
     run = make_run(tmp_path / "r", "semantics", {"faults": [first, fault], "bounds": {}})
     write_record(run, PhaseTimes(steady_at=AT, impact_at=AT, recovery_at=AT, ends_at=AT))
     course = FaultCourse(fault="gone", kind="kill", injected_at=AT + 2_500_000, effective_at=AT + 3_000_000)
